@@ -1,0 +1,38 @@
+# Every target sets up what it needs by itself; when that is done already, it costs a few milliseconds.
+PYTHON_BIN := .venv/bin/python
+PYTEST := $(PYTHON_BIN) -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint fault bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+setup: ## make .venv with the pinned dependencies, and see to Java
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+demo: setup ## replicate between two embedded PostgreSQL servers while processes are killed
+	@$(PYTHON_BIN) -m demo
+
+test: lint ## lint and all tests
+	$(PYTEST) -n 2 --dist loadgroup
+
+check: lint ## the quick loop: lint, and the tests without databases and Spark
+	$(PYTEST) -q -n 2 -m "not e2e and not spark"
+
+lint: setup ## ruff, mypy, import-linter
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet . || { echo "run: .venv/bin/ruff format ."; exit 1; }
+	@.venv/bin/mypy --no-error-summary
+	@.venv/bin/lint-imports --no-logo
+
+fault: setup ## the crash and damage tests alone
+	$(PYTEST) -q -n 2 -m fault
+
+bench: setup ## the benchmarks
+	@$(PYTHON_BIN) -m benchmarks
+
+clean: ## remove everything that was made here
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

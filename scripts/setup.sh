@@ -1,0 +1,127 @@
+#!/bin/sh
+# Makes .venv with the pinned dependencies and sees to a Java runtime. Every make target calls it first;
+# when nothing changed since the last time it only compares two hashes.
+# Exit codes: 0 ready, 2 somebody must mend what the last line names.
+set -eu
+cd "$(dirname "$0")/.."
+
+venv=.venv
+stamp=$venv/.setup-stamp
+log=$venv/setup.log
+
+fingerprint() {
+    { pwd; cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum
+}
+
+java_command() {
+    if [ -n "${JAVA_HOME:-}" ]; then echo "$JAVA_HOME/bin/java"; else echo java; fi
+}
+
+if [ -x $venv/bin/python ] && [ -f $stamp ] && [ "$(cat $stamp)" = "$(fingerprint)" ] &&
+    command -v "$(java_command)" >/dev/null 2>&1; then
+    exit 0
+fi
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 2; }
+
+# --- Debian packages ------------------------------------------------------------------------------------------------
+
+apt_updated=
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null 2>&1; then sudo -n "$@"
+    else return 1
+    fi
+}
+
+apt_get() {
+    as_root env DEBIAN_FRONTEND=noninteractive timeout 900 apt-get -y -qq \
+        -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 \
+        -o Dpkg::Use-Pty=0 "$@" </dev/null >>"$apt_log" 2>&1
+}
+
+# apt_install PACKAGE: true if it is installed afterwards.
+apt_install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    if [ -z "$apt_updated" ]; then
+        say "apt-get update"
+        apt_updated=1
+        apt_get update || :  # one dead source of several is no reason not to try
+    fi
+    say "apt-get install $1"
+    apt_get install --no-install-recommends "$1"
+}
+
+apt_log=$(mktemp)
+trap 'rm -f "$apt_log"' EXIT
+
+# --- Python ---------------------------------------------------------------------------------------------------------
+
+python=
+for candidate in ${PYTHON:-} python3 python3.11 python3.12 python3.13 python3.14; do
+    # Run it: a name on PATH may be a shim without a version behind it.
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+        python=$candidate
+        break
+    fi
+done
+[ -n "$python" ] ||
+    fail "Python 3.11 or newer is needed and none was found (python3 is $(python3 --version 2>/dev/null || echo missing)): install it (Debian 12 and later: apt-get install python3 python3-venv), or name one: make setup PYTHON=/path/to/python3.11"
+
+if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    apt_install "python$version-venv" || apt_install python3-venv ||
+        fail "$python has no venv module and apt could not install it: apt-get install python3-venv, then run this again"
+fi
+
+# A copied or moved checkout has a .venv whose scripts name the old place: make it again.
+if [ -d $venv ] && ! { [ -x $venv/bin/python ] && [ "$(cat $venv/.place 2>/dev/null)" = "$(pwd)" ]; }; then
+    say "removing $venv of another place or interpreter"
+    rm -rf $venv
+fi
+rm -f $stamp
+if [ ! -x $venv/bin/python ]; then
+    say "making $venv with $("$python" --version)"
+    "$python" -m venv $venv || fail "$python could not make $venv: see the lines above"
+    pwd > $venv/.place
+fi
+
+pip_install() {
+    $venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt "$@" </dev/null >>$log 2>&1 || {
+        tail -n 15 $log >&2
+        fail "pip could not install the dependencies (whole log: $log): check the network and the package index, then run this again"
+    }
+}
+
+: > $log
+say "installing the dependencies (constraints.txt); the first time takes a minute or two"
+# Build tools first and no build isolation, so that they too come from constraints.txt.
+pip_install setuptools wheel
+pip_install --no-build-isolation -e '.[dev]'
+
+# --- Java, for Spark ------------------------------------------------------------------------------------------------
+
+java_major() {
+    "$(java_command)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+java_is_fit() {
+    major=$(java_major)
+    [ -n "$major" ] && [ "$major" -ge 17 ]
+}
+
+if ! java_is_fit; then
+    [ -z "${JAVA_HOME:-}" ] ||
+        fail "JAVA_HOME is $JAVA_HOME, where no Java 17 or newer was found: set it to one, or unset it"
+    apt_install openjdk-17-jre-headless || apt_install default-jre-headless || {
+        tail -n 5 "$apt_log" >&2
+        fail "Spark needs a Java 17+ runtime, none was found and apt could not install one: install one (such as openjdk-17-jre-headless) or set JAVA_HOME"
+    }
+    java_is_fit ||
+        fail "the java on PATH is still older than 17: set JAVA_HOME to a Java 17+ runtime (look under /usr/lib/jvm)"
+fi
+
+fingerprint > $stamp
+say "ready: $($venv/bin/python --version), Java $(java_major)"
