@@ -1,0 +1,43 @@
+"""Today's reader reads the golden files of every format version there was, and a second version is told from damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.trail_script import expected, transactions
+from tests.unit.test_checkpoint import sample
+from trails import checkpoint
+from trails.errors import VersionError
+from trails.fs import RealFs
+from trails.position import TrailName
+from trails.reader import BlockReader
+
+VERSIONS = sorted(Path(__file__).parent.glob("v[0-9]*"))
+
+
+def test_there_are_golden_files() -> None:
+    """Version 1 is committed."""
+    assert [path.name for path in VERSIONS] == ["v1"]
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_golden_trail_reads(folder: Path) -> None:
+    """Every transaction of the golden trail, RESTART and rollovers included."""
+    assert transactions(RealFs(), TrailName(str(folder), "lt")) == expected()
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_golden_checkpoint_reads(folder: Path) -> None:
+    """The golden checkpoint's every field."""
+    assert checkpoint.load(RealFs(), str(folder / "EXT1.cpe")) == [sample(1)]
+
+
+def test_version_2_is_refused_as_such(tmp_path: Path) -> None:
+    """A trail file that says version 2 is an unsupported version, not damage."""
+    data = bytearray((VERSIONS[0] / "lt000000000").read_bytes())
+    data[9] = 2
+    (tmp_path / "lt000000000").write_bytes(bytes(data))
+    with pytest.raises(VersionError, match="version 2"):
+        BlockReader(RealFs(), TrailName(str(tmp_path), "lt")).read()

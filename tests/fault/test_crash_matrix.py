@@ -1,0 +1,173 @@
+"""The crash matrix: the writer (and a reader beside it) crash at every file-system call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.trail_script import SCRIPT, TRAIL, expected, open_writer, run_script, transactions, write_tx
+from trails.errors import OperatorError
+from trails.reader import Block, BlockReader
+from trails.testing import After, Crash, FaultFs
+
+pytestmark = pytest.mark.fault
+
+
+def count_calls() -> int:
+    """File-system calls of one undisturbed run."""
+    fs = FaultFs()
+    run_script(fs, [], [])
+    return fs.calls
+
+
+CALLS = count_calls()
+
+
+def check(fs: FaultFs, acknowledged: list[int], seen: list[Block]) -> None:
+    """After a reboot: resume to the end; all is there once, and what was seen or acknowledged still stands."""
+    was_seen = list(seen)
+    resumed: list[int] = []
+    run_script(fs, resumed, list(seen))
+    assert resumed[0] >= max(acknowledged, default=0), "an acknowledged transaction is gone"
+    assert transactions(fs) == expected()
+    for block in was_seen:
+        again = BlockReader(fs, TRAIL, block.start).read()
+        assert again is not None and (again.header, again.payload) == (block.header, block.payload)
+
+
+@pytest.mark.parametrize("how", After)
+def test_crash_at_every_call(how: After) -> None:
+    """I1, I2, I4, I10; CW-09, CW-10, CW-11: for every call and every way to lose what was not synced."""
+    for n in range(1, CALLS + 1):
+        fs, acknowledged, seen = FaultFs(crash_at=n), [0], []
+        with pytest.raises(Crash):
+            run_script(fs, acknowledged, seen)
+        fs.reboot(how)
+        check(fs, acknowledged, seen)
+
+
+@pytest.mark.parametrize("how", After)
+def test_crash_again_during_recovery(how: After) -> None:
+    """Recovery itself may crash at any call; the next recovery finds its work half done."""
+    for n in range(5, CALLS + 1, 11):
+        for m in range(1, 60, 3):
+            fs, acknowledged, seen = FaultFs(crash_at=n), [0], []
+            with pytest.raises(Crash):
+                run_script(fs, acknowledged, seen)
+            fs.reboot(how)
+            fs.crash_at = fs.calls + m
+            try:
+                run_script(fs, acknowledged, seen)
+            except Crash:
+                fs.reboot(how)
+            fs.crash_at = None
+            fs.reboot(After.KILL)
+            check(fs, acknowledged, seen)
+
+
+@pytest.mark.parametrize(("operation", "code"), [("datasync", "EIO"), ("write", "ENOSPC")])
+def test_failed_call_ends_the_writer(operation: str, code: str) -> None:
+    """CW-08, CW-28: one failed sync or write ends the writer for good; nothing unsynced is acknowledged after it."""
+    total = count_calls()
+    for nth in range(1, total):
+        fs, acknowledged, seen = FaultFs(), [0], []
+        turns = iter(range(1, total * 2))
+
+        def fail(op: str, path: str, turns=turns, nth=nth) -> None:
+            if op == operation and next(turns) == nth:
+                raise OperatorError(f"cannot {op} {path}: {code}")
+
+        fs.fail = fail
+        try:
+            run_script(fs, acknowledged, seen)
+            break  # fewer such calls than nth: all were tried
+        except OperatorError:
+            pass
+        fs.fail = lambda op, path: None
+        # The failed fsync left pages that look clean and are lost: only what was synced before is on the disk.
+        fs.reboot(After.POWER)
+        check(fs, acknowledged, seen)
+    assert nth > 5
+
+
+def test_writer_is_dead_after_a_failed_sync() -> None:
+    """CW-08: the error is raised again by every later call; a sync is never retried."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    write_tx(writer, SCRIPT[0])
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "datasync":
+            raise OperatorError("cannot fdatasync: EIO")
+
+    fs.fail = fail
+    before = writer.durable
+    for _ in range(2):
+        with pytest.raises(OperatorError, match="EIO"):
+            writer.sync()
+        fs.fail = lambda op, path: None
+    with pytest.raises(OperatorError, match="EIO"):
+        write_tx(writer, SCRIPT[1])
+    assert writer.durable == before
+
+
+def test_CW_04_reader_drops_the_open_part_at_restart() -> None:
+    """CW-04: Extract dies inside a large transaction; a reader sees it once, whole, after RESTART."""
+    for n in range(1, CALLS + 1):
+        fs = FaultFs(crash_at=n)
+        with pytest.raises(Crash):
+            run_script(fs, [0], [])
+        fs.reboot(After.KILL)
+        partial = transactions(fs)
+        assert partial == expected()[: len(partial)]
+        run_script(fs, [0], [])
+        assert transactions(fs) == expected()
+
+
+def test_CW_10_reader_past_the_durable_end_waits() -> None:
+    """CW-10: power loss took the durable end back; the reader waits for the writer's recovery, then goes on."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    write_tx(writer, SCRIPT[0])
+    writer.sync()
+    reader = BlockReader(fs, TRAIL)
+    seen = []
+    while (block := reader.read()) is not None:
+        seen.append(block)
+    fs.reboot(After.POWER)
+    reader = BlockReader(fs, TRAIL, seen[-1].end)
+    assert reader.read() is None
+    run_script(fs, [0], [])
+    assert reader.read() is not None
+    assert transactions(fs) == expected()
+
+
+def test_CW_12_header_alone_tells_where_to_go_on() -> None:
+    """CW-12: all files but the last are purged and no checkpoint is left; the last file's header says it all."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.roll()
+    writer.close()
+    mark = writer.last
+    for seqno in TRAIL.seqnos(fs.listdir(TRAIL.folder))[:-1]:
+        fs.remove(TRAIL.path(seqno))
+    again = open_writer(fs)
+    assert (again.last.csn, again.last.origin) == (mark.csn, mark.origin) == (SCRIPT[-1].csn, mark.origin)
+    assert set(again.definitions.values()) == {SCRIPT[-1].table}
+
+
+def test_alter_is_spent_by_the_new_files_header() -> None:
+    """CW-19: an ALTER's number stands in the header that obeys it; a second start with it obeys nothing."""
+    fs = FaultFs()
+    run_script(fs, [0], [])
+    from trails.position import Position
+    from trails.writer import Mark
+
+    start = Mark(csn="00000003", origin=Position(0, 3))
+    first = open_writer(fs, alter=1, start=start)
+    assert (first.last.origin.rba, first.last.alter) == (3, 1)
+    write_tx(first, SCRIPT[3])
+    first.close()
+    again = open_writer(fs, alter=1, start=start)
+    assert (again.last.origin.rba, again.last.alter) == (4, 1)

@@ -1,0 +1,128 @@
+"""A scripted trail: transactions to write, a writer that resumes as Extract does, and what a reader must then see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trails.codec import decode_data
+from trails.format import Indicator
+from trails.fs import Fs
+from trails.plan import Planner
+from trails.position import Position, TrailName
+from trails.reader import Block, BlockReader
+from trails.record import Column, Op, Record, TableDef
+from trails.writer import Mark, TrailWriter, WriterIdentity
+
+TRAIL = TrailName("/home/dirdat", "lt")
+IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "scripted"})
+TABLE = TableDef("s", "t", (Column("id", "int8", "bigint", key=True), Column("v", "text", "text")))
+WIDER = TableDef("s", "t", (*TABLE.columns, Column("w", "text", "text")))
+MAX_BYTES = 4096 + 1500  # small, so that the script rolls over several times
+
+
+@dataclass(frozen=True)
+class Tx:
+    """One source transaction: its number is its CSN and place; `pieces` > 1 writes it as begin, middle..., end."""
+
+    number: int
+    rows: int
+    pieces: int = 1
+    table: TableDef = TABLE
+
+    @property
+    def csn(self) -> str:
+        """Sorts as the number does."""
+        return f"{self.number:08d}"
+
+    def records(self) -> list[Record]:
+        """Begin, the inserts, commit."""
+        width = len(self.table.columns) - 1
+        rows = [(Op.INSERT, 0, [f"{self.number}-{i}", *["v" * 20] * width]) for i in range(self.rows)]
+        return [(Op.BEGIN, self.csn, str(self.number), self.number), *rows, (Op.COMMIT, self.rows)]
+
+
+SCRIPT = [
+    Tx(1, 1), Tx(2, 3), Tx(3, 30, pieces=4), Tx(4, 1), Tx(5, 2, table=WIDER), Tx(6, 40, pieces=3, table=WIDER),
+    Tx(7, 1, table=WIDER), Tx(8, 1, table=WIDER),
+]  # fmt: skip
+
+
+def write_tx(writer: TrailWriter, tx: Tx) -> None:
+    """Append one transaction with its definition, in as many blocks as it says."""
+    writer.define([tx.table])
+    records = tx.records()
+    before = writer.last
+    step = -(-len(records) // tx.pieces)
+    pieces = [records[i : i + step] for i in range(0, len(records), step)]
+    for i, piece in enumerate(pieces):
+        last = i == len(pieces) - 1
+        indicator = Indicator.END if last else Indicator.MIDDLE if i else Indicator.BEGIN
+        writer.append_data(
+            Indicator.WHOLE if len(pieces) == 1 else indicator,
+            [tx.table.id],
+            piece,
+            changes=sum(1 for r in piece if r[0] == Op.INSERT),
+            transactions=int(last),
+            origin=Position(0, tx.number) if last else before.origin,
+            csn=tx.csn if last else before.csn,
+            time_us=tx.number,
+        )
+        if not last:
+            writer.sync()
+
+
+def open_writer(fs: Fs, **options: object) -> TrailWriter:
+    """A writer as Extract opens it."""
+    options = {"max_bytes": MAX_BYTES, "start": Mark(), "restart_open": True} | options
+    return TrailWriter.open(fs, TRAIL, IDENTITY, **options)  # type: ignore[arg-type]
+
+
+def run_script(fs: Fs, acknowledged: list[int], seen: list[Block]) -> None:
+    """Resume from the trail's own mark and write the rest; sync, acknowledge and read after each transaction."""
+    writer = open_writer(fs)
+    reader = BlockReader(fs, TRAIL, seen[-1].end if seen else None)
+    done = writer.last.origin.rba
+    acknowledged.append(done)
+    for tx in SCRIPT:
+        if tx.number <= done:
+            continue
+        write_tx(writer, tx)
+        if tx.number == 4:
+            writer.append_place(Position(0, 4))
+        writer.sync()
+        acknowledged.append(tx.number)
+        while (block := reader.read()) is not None:
+            seen.append(block)
+    writer.close()
+
+
+def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None) -> list[tuple[str, list[str]]]:
+    """(csn, first column of each row) of every transaction a reader of records sees; fails on a torn one."""
+    reader = BlockReader(fs, trail, begin)
+    planner = Planner(reader)
+    found: list[tuple[str, list[str]]] = []
+    while (unit := planner.next()) is not None:
+        open_tx: tuple[str, list[str]] | None = None
+        for block in unit.blocks:
+            ids, records = decode_data(block.header, reader.fetch(block))
+            for record in records:
+                if record[0] == Op.BEGIN:
+                    assert open_tx is None
+                    open_tx = (record[1], [])
+                elif record[0] == Op.COMMIT:
+                    assert open_tx is not None and len(open_tx[1]) == record[1]
+                    found.append(open_tx)
+                    open_tx = None
+                else:
+                    assert open_tx is not None
+                    width = len(planner.definitions[ids[record[1]]].columns)
+                    assert len(record[2]) == width
+                    open_tx[1].append(record[2][0])
+        assert open_tx is None
+    reader.close()
+    return found
+
+
+def expected(script: list[Tx] = SCRIPT) -> list[tuple[str, list[str]]]:
+    """What `transactions` must give."""
+    return [(tx.csn, [f"{tx.number}-{i}" for i in range(tx.rows)]) for tx in script]

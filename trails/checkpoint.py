@@ -1,0 +1,174 @@
+"""Checkpoint files: where a group stands, durably, with a short history. For SHOWCH and purging; never the truth.
+
+The truth about progress is in a process's output (its trail, the Collector's trail, the target's row). A stale,
+restored or lost checkpoint file costs work, never a change.
+
+Layout: 8 bytes of magic, version (u16), reserved (u16), body length (u32), CRC-32 of all before it and of the body
+(u32), body: a msgpack list of checkpoints, newest first. The file is replaced whole and durably.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from trails.errors import DamageError, VersionError
+from trails.fs import Fs, read_bytes, replace_durably
+
+MAGIC = b"TRLGCKP\n"
+VERSION = 1
+HISTORY = 10
+
+_FIXED = struct.Struct(">8sHHI")
+_CRC = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a source or a trail, as SHOWCH prints it. `file` is a log's name or a trail's path."""
+
+    seqno: int
+    rba: int
+    time_us: int | None = None
+    csn: str = ""
+    file: str = ""
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCheckpoint:
+    """Where a group reads.
+
+    Startup: where this run began; recovery: the oldest place still needed; current: last read.
+    """
+
+    source: str
+    startup: Place
+    current: Place
+    recovery: Place | None = None
+
+    @property
+    def needed(self) -> Place:
+        """Everything before it may be purged."""
+        return self.recovery or self.current
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCheckpoint:
+    """Where a group writes; `type` is EXTTRAIL or RMTTRAIL."""
+
+    seqno: int
+    rba: int
+    time_us: int | None
+    trail: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One save.
+
+    `stop_status`: A while the run is not ended gracefully, G after; `record_source`: U by a command, A by the process.
+    """
+
+    group: str
+    kind: str
+    reads: tuple[ReadCheckpoint, ...] = ()
+    writes: tuple[WriteCheckpoint, ...] = ()
+    started_us: int = 0
+    saved_us: int = 0
+    stop_status: str = "A"
+    record_source: str = "A"
+    lag_us: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def load(fs: Fs, path: str) -> list[Checkpoint]:
+    """The saves at `path`, newest first; empty if there is no file. DamageError or VersionError if it can't be read."""
+    try:
+        data = read_bytes(fs, path)
+    except FileNotFoundError:
+        return []
+    return parse(data, path)
+
+
+def save(fs: Fs, path: str, checkpoint: Checkpoint) -> None:
+    """Put `checkpoint` before the saves at `path`, durably.
+
+    A damaged file is replaced: its history is lost, nothing else.
+    """
+    try:
+        history = load(fs, path)
+    except (DamageError, VersionError):
+        history = []
+    replace_durably(fs, path, make([checkpoint, *history][:HISTORY]))
+
+
+def make(history: list[Checkpoint]) -> bytes:
+    """The file's bytes."""
+    body: bytes = msgpack.packb([_to_wire(c) for c in history])
+    start = _FIXED.pack(MAGIC, VERSION, 0, len(body))
+    return start + _CRC.pack(zlib.crc32(body, zlib.crc32(start))) + body
+
+
+def parse(data: bytes, where: str) -> list[Checkpoint]:
+    """Inverse of make."""
+    head = _FIXED.size + _CRC.size
+    if len(data) < head:
+        raise _damage(where, f"at least {head} bytes", f"{len(data)}")
+    magic, version, _, length = _FIXED.unpack_from(data)
+    if magic != MAGIC:
+        raise _damage(where, f"magic {MAGIC!r}", repr(magic))
+    if version != VERSION:
+        raise VersionError(f"{where}: checkpoint format version {version}; this program reads version {VERSION}")
+    (crc,) = _CRC.unpack_from(data, _FIXED.size)
+    body = data[head:]
+    if len(body) != length:
+        raise _damage(where, f"{length} bytes of body", f"{len(body)}")
+    computed = zlib.crc32(body, zlib.crc32(data[: _FIXED.size]))
+    if computed != crc:
+        raise _damage(where, f"CRC {computed:08x} (computed)", f"{crc:08x} (stored)")
+    try:
+        return [_from_wire(wire) for wire in msgpack.unpackb(body)]
+    except (TypeError, ValueError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
+        raise _damage(where, "a list of checkpoints", repr(error)) from error
+
+
+def _to_wire(c: Checkpoint) -> dict[str, Any]:
+    return {
+        "group": c.group,
+        "kind": c.kind,
+        "reads": [[r.source, *(_place(p) for p in (r.startup, r.current, r.recovery))] for r in c.reads],
+        "writes": [[w.seqno, w.rba, w.time_us, w.trail, w.type] for w in c.writes],
+        "started": c.started_us,
+        "saved": c.saved_us,
+        "stop": c.stop_status,
+        "by": c.record_source,
+        "lag": c.lag_us,
+        "extra": c.extra,
+    }
+
+
+def _from_wire(wire: dict[str, Any]) -> Checkpoint:
+    reads = []
+    for source, startup, current, recovery in wire["reads"]:
+        reads.append(ReadCheckpoint(source, Place(*startup), Place(*current), Place(*recovery) if recovery else None))
+    return Checkpoint(
+        wire["group"], wire["kind"], tuple(reads), tuple(WriteCheckpoint(*w) for w in wire["writes"]),
+        wire["started"], wire["saved"], wire["stop"], wire["by"], wire["lag"], dict(wire["extra"]),
+    )  # fmt: skip
+
+
+def _place(place: Place | None) -> list[Any] | None:
+    return [place.seqno, place.rba, place.time_us, place.csn, place.file, place.thread] if place else None
+
+
+def _damage(where: str, expected: str, found: str) -> DamageError:
+    return DamageError(
+        f"{where}: damaged checkpoint file: expected {expected}, found {found}",
+        hint="Remove the file: the group finds its place in its output",
+    )

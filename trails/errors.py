@@ -1,0 +1,72 @@
+"""Every error Trailgate raises on purpose, sorted by who must act.
+
+    GateError
+    ├── OperatorError        exit 2: somebody must mend something, then START again
+    │   ├── ParamError       a parameter file is wrong: file, line, what was expected
+    │   ├── DamageError      bytes below the durable end are incomplete or wrong
+    │   ├── VersionError     bytes of a newer (or unknown) format version: not damage
+    │   ├── MismatchError    output and source don't fit together (other slot, other database, other trail)
+    │   └── LockedError      another live process holds the lock
+    ├── AwayError            exit 3: the peer or the database is away; waiting can mend it
+    └── ProtocolError        exit 3: the peer sent bytes that the protocol doesn't allow
+
+Any other exception that leaves a process is by definition a bug (exit 1).
+A message names the thing, where it is, what was expected and found; `hint` says what to do.
+"""
+
+from __future__ import annotations
+
+EXIT_STOPPED = 0
+EXIT_BUG = 1
+EXIT_OPERATOR = 2
+EXIT_AWAY = 3
+
+
+class GateError(Exception):
+    """Base of all expected errors; `hint` tells the reader what to do about it."""
+
+    exit_code = EXIT_OPERATOR
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class OperatorError(GateError):
+    """Nothing goes on before a person has mended the named thing."""
+
+
+class ParamError(OperatorError):
+    """A parameter file can't be obeyed; the message starts with `file:line:`."""
+
+
+class DamageError(OperatorError):
+    """Bytes that must be there and right are not: the file, RBA, expected and found are in the message."""
+
+
+class VersionError(OperatorError):
+    """A file or a peer speaks a format version that this program doesn't know."""
+
+
+class MismatchError(OperatorError):
+    """Output and source don't belong together; going on would lose or double changes."""
+
+
+class LockedError(OperatorError):
+    """Another live process holds this lock."""
+
+
+class AwayError(GateError):
+    """A peer or a database can't be reached, or went away; trying again later can help."""
+
+    exit_code = EXIT_AWAY
+
+
+class ProtocolError(GateError):
+    """The peer broke the wire protocol; the session is dead, a new one may be tried."""
+
+    exit_code = EXIT_AWAY

@@ -1,0 +1,255 @@
+"""The file system as Trailgate needs it: the only module that writes or reads a home's durable files.
+
+Everything durable goes through an `Fs`, so that tests can run on one that crashes at the n-th call (trails/testing.py).
+A failed write or sync is never retried: after a failed fsync the pages may look clean and yet be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import Protocol
+
+from trails.errors import LockedError, OperatorError
+
+
+class File(Protocol):
+    """One open file."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only at the file's end."""
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        """Write all of `data`; a short write is an error."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+
+    def datasync(self) -> None:
+        """Make what was written, and the length, durable (fdatasync)."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+
+class Lock(Protocol):
+    """A lock held until release or the process's death."""
+
+    def release(self) -> None:
+        """Let another process have it."""
+
+
+class Fs(Protocol):
+    """Files by path. Every error names the path and what was tried."""
+
+    def create(self, path: str) -> File:
+        """Make a new file, 0600, for reading and writing; an existing one is an error."""
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        """Open an existing file; FileNotFoundError if there is none."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Replace `target` by `source` in one step; durable after sync_dir."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is no error."""
+
+    def listdir(self, folder: str) -> list[str]:
+        """Base names in `folder`; empty if there is no such folder."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+
+    def makedirs(self, folder: str) -> None:
+        """Make `folder` and its parents, 0700; durable where it was made."""
+
+    def sync_dir(self, folder: str) -> None:
+        """Make creations, renames and removals in `folder` durable."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock at `path` (the file is made if needed); LockedError if another holds it."""
+
+
+class RealFile:
+    """A file descriptor with positioned reads and writes."""
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path = path
+        self._fd = -1
+        with _named(f"open {path}"):
+            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """See File."""
+        with _named(f"read {self._path}"):
+            data = os.pread(self._fd, size, offset)
+            if len(data) in (0, size):
+                return data
+            parts = [data]
+            while data and sum(map(len, parts)) < size:
+                data = os.pread(self._fd, size - sum(map(len, parts)), offset + sum(map(len, parts)))
+                parts.append(data)
+            return b"".join(parts)
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        """See File."""
+        with _named(f"write {self._path}"):
+            view = memoryview(data)
+            while view:
+                done = os.pwrite(self._fd, view, offset)
+                view = view[done:]
+                offset += done
+
+    def size(self) -> int:
+        """See File."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        with _named(f"truncate {self._path}"):
+            os.ftruncate(self._fd, size)
+
+    def datasync(self) -> None:
+        """See File."""
+        with _named(f"fdatasync {self._path}"):
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """See File."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealLock:
+    """flock on a file that holds the owner's process id; the system releases it at the owner's death."""
+
+    def __init__(self, path: str) -> None:
+        with _named(f"open {path}"):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise LockedError(
+                f"{path}: held by process {holder or '(unknown)'}", hint="Stop that process first, or wait for its end"
+            ) from error
+        with _named(f"write {path}"):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """See Lock."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealFs:
+    """The machine's own file system."""
+
+    def create(self, path: str) -> File:
+        """See Fs."""
+        return RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        """See Fs."""
+        return RealFile(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def rename(self, source: str, target: str) -> None:
+        """See Fs."""
+        with _named(f"rename {source} to {target}"):
+            os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """See Fs."""
+        with _named(f"remove {path}"), contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def listdir(self, folder: str) -> list[str]:
+        """See Fs."""
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """See Fs."""
+        return os.path.exists(path)
+
+    def makedirs(self, folder: str) -> None:
+        """See Fs."""
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(os.path.abspath(folder))
+        self.makedirs(parent)
+        with _named(f"make folder {folder}"), contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        self.sync_dir(parent)
+
+    def sync_dir(self, folder: str) -> None:
+        """See Fs."""
+        with _named(f"fsync folder {folder}"):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock(self, path: str) -> Lock:
+        """See Fs."""
+        return RealLock(path)
+
+
+def replace_durably(fs: Fs, path: str, data: bytes) -> None:
+    """Put `data` at `path` so that a crash at any moment leaves the old content or the new, whole."""
+    temp = path + ".tmp"
+    fs.remove(temp)
+    file = fs.create(temp)
+    try:
+        file.write_at(0, data)
+        file.datasync()
+    finally:
+        file.close()
+    fs.rename(temp, path)
+    fs.sync_dir(os.path.dirname(path) or ".")
+
+
+def read_bytes(fs: Fs, path: str) -> bytes:
+    """A whole small file; FileNotFoundError if there is none."""
+    file = fs.open(path)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+@contextlib.contextmanager
+def _named(what: str):  # type: ignore[no-untyped-def]  # a generator type would only repeat the decorator
+    """Turn an operating system's error into one that says what was tried and what to do."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        raise OperatorError(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")) from error
+
+
+_HINTS = {
+    errno.ENOSPC: "Make space on this file system, then START again; nothing acknowledged is lost",
+    errno.EDQUOT: "Raise the quota, then START again; nothing acknowledged is lost",
+    errno.EFBIG: "Raise the file size limit, then START again; nothing acknowledged is lost",
+    errno.EROFS: "Mount the file system for writing, then START again",
+    errno.EACCES: "Give this user access to the home, then START again",
+    errno.EPERM: "Give this user access to the home, then START again",
+    errno.EIO: "The disk failed to keep what was written; check it, then START again",
+}

@@ -1,0 +1,225 @@
+"""Test doubles that ship with the kernel; imported by tests only.
+
+FaultFs is a file system in memory that counts calls, crashes at the n-th, and then forgets what was not synced, in
+the ways that real machines do. FakeClock stands still until told otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trails.errors import LockedError, OperatorError
+from trails.fs import File, Lock
+
+
+class Crash(BaseException):
+    """The machine stopped here. A BaseException, so that no handler for errors takes it for one."""
+
+
+class After(Enum):
+    """What is found after a crash."""
+
+    KILL = "the process died, the system went on: all that was written is there"
+    POWER = "the power went: only what was synced is there"
+    TORN = "the power went: of unsynced bytes the first half is there"
+    HOLES = "the power went: of unsynced bytes the last half is there, zeros before it"
+
+
+@dataclass
+class _Inode:
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+
+    def after(self, how: After) -> None:
+        if how is After.KILL:
+            return
+        lost = len(self.data) - len(self.synced)
+        kept = bytearray(self.synced)
+        if lost > 0 and how is After.TORN:
+            kept += self.data[len(self.synced) : len(self.synced) + lost // 2]
+        if lost > 0 and how is After.HOLES:
+            kept = self.data[: len(self.synced)] + bytes(lost // 2) + self.data[len(self.synced) + lost // 2 :]
+        self.data, self.synced = kept, bytes(kept)
+
+
+class FaultFs:
+    """See the module. `crash_at`: the call (1, 2, ...) that crashes instead of running; None: none does.
+
+    `fail`: called with (operation, path) before each call; it may raise an OperatorError (EIO, disk full).
+    """
+
+    def __init__(self, crash_at: int | None = None) -> None:
+        self.calls = 0
+        self.crash_at = crash_at
+        self.fail: Callable[[str, str], None] = lambda _operation, _path: None
+        self.log: list[str] = []
+        self._names: dict[str, _Inode] = {}
+        self._synced_names: dict[str, _Inode] = {}
+        self._locks: set[str] = set()
+        self._generation = 0
+
+    def reboot(self, how: After) -> None:
+        """Be the file system that the next process finds; every open file and lock of before is void."""
+        if how is not After.KILL:
+            self._names = dict(self._synced_names)
+        for inode in self._names.values():
+            inode.after(how)
+        self._synced_names = dict(self._names)
+        self._locks.clear()
+        self._generation += 1
+        self.crash_at = None
+
+    def corrupt(self, path: str, change: Callable[[bytearray], None]) -> None:
+        """Damage a file behind everybody's back."""
+        inode = self._names[path]
+        change(inode.data)
+        inode.synced = bytes(inode.data)
+
+    def content(self, path: str) -> bytes:
+        """A file's bytes as they are now."""
+        return bytes(self._names[path].data)
+
+    def called(self, operation: str, path: str) -> None:
+        """Count a call, and crash or fail if it is its turn."""
+        self.calls += 1
+        self.log.append(f"{operation} {os.path.basename(path)}")
+        if self.crash_at is not None and self.calls >= self.crash_at:
+            raise Crash(f"call {self.calls}: {operation} {path}")
+        self.fail(operation, path)
+
+    # Fs
+
+    def create(self, path: str) -> File:
+        """See Fs."""
+        self.called("create", path)
+        if path in self._names:
+            raise FileExistsError(path)
+        self._names[path] = _Inode()
+        return _FaultFile(self, path, self._names[path])
+
+    def open(self, path: str, *, write: bool = False) -> File:  # noqa: ARG002  # modes are not modelled
+        """See Fs."""
+        self.called("open", path)
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        return _FaultFile(self, path, self._names[path])
+
+    def rename(self, source: str, target: str) -> None:
+        """See Fs."""
+        self.called("rename", target)
+        self._names[target] = self._names.pop(source)
+
+    def remove(self, path: str) -> None:
+        """See Fs."""
+        self.called("remove", path)
+        self._names.pop(path, None)
+
+    def listdir(self, folder: str) -> list[str]:
+        """See Fs."""
+        self.called("listdir", folder)
+        return [os.path.basename(path) for path in self._names if os.path.dirname(path) == folder]
+
+    def exists(self, path: str) -> bool:
+        """See Fs."""
+        self.called("exists", path)
+        return path in self._names
+
+    def makedirs(self, folder: str) -> None:
+        """See Fs; folders are not modelled, only names in them."""
+        self.called("makedirs", folder)
+
+    def sync_dir(self, folder: str) -> None:
+        """See Fs."""
+        self.called("sync_dir", folder)
+        kept = {p: i for p, i in self._synced_names.items() if os.path.dirname(p) != folder}
+        self._synced_names = kept | {p: i for p, i in self._names.items() if os.path.dirname(p) == folder}
+
+    def lock(self, path: str) -> Lock:
+        """See Fs."""
+        self.called("lock", path)
+        if path in self._locks:
+            raise LockedError(f"{path}: held by process (test)")
+        self._locks.add(path)
+        return _FaultLock(self, path)
+
+    def release(self, path: str, generation: int) -> None:
+        """Let a lock go, if it was taken since the last reboot."""
+        if generation == self._generation:
+            self._locks.discard(path)
+
+    @property
+    def generation(self) -> int:
+        """Number of reboots so far; what was opened before the last one is void."""
+        return self._generation
+
+
+class _FaultLock:
+    def __init__(self, fs: FaultFs, path: str) -> None:
+        self._fs, self._path, self._generation = fs, path, fs.generation
+
+    def release(self) -> None:
+        self._fs.release(self._path, self._generation)
+
+
+class _FaultFile:
+    def __init__(self, fs: FaultFs, path: str, inode: _Inode) -> None:
+        self._fs, self._path, self._inode, self._generation = fs, path, inode, fs.generation
+
+    def _called(self, operation: str) -> None:
+        if self._generation != self._fs.generation:
+            raise Crash(f"{operation} {self._path}: this process is dead")
+        self._fs.called(operation, self._path)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._called("read")
+        return bytes(self._inode.data[offset : offset + size])
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        try:
+            self._called("write")
+        except (Crash, OperatorError):
+            # An append may stop half-way; the durable end, inside one sector, is never torn.
+            if offset >= len(self._inode.data):
+                self._put(offset, bytes(data)[: len(data) // 2])
+            raise
+        self._put(offset, bytes(data))
+
+    def _put(self, offset: int, data: bytes) -> None:
+        self._inode.data[offset : offset + len(data)] = data
+
+    def size(self) -> int:
+        self._called("size")
+        return len(self._inode.data)
+
+    def truncate(self, size: int) -> None:
+        self._called("truncate")
+        del self._inode.data[size:]
+
+    def datasync(self) -> None:
+        self._called("datasync")
+        self._inode.synced = bytes(self._inode.data)
+
+    def close(self) -> None:
+        return
+
+
+class FakeClock:
+    """Time that moves only when told to."""
+
+    def __init__(self, now_us: int = 1_700_000_000_000_000) -> None:
+        self._now_us = now_us
+
+    def now_us(self) -> int:
+        """Wall-clock time, us since 1970 UTC."""
+        return self._now_us
+
+    def monotonic(self) -> float:
+        """Seconds; only differences mean anything."""
+        return self._now_us / 1e6
+
+    def sleep(self, seconds: float) -> None:
+        """Move time on."""
+        self._now_us += int(seconds * 1e6)

@@ -1,0 +1,45 @@
+"""Know within milliseconds that a folder changed, without asking it all the time.
+
+inotify (through watchdog) only sets a flag and wakes a descriptor; what changed is for the reader to look at.
+Whoever uses it polls slowly as well: events are a hint, and a full event queue or an exotic file system loses them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+
+
+class Watch(FileSystemEventHandler):
+    """`fileno()` is readable after something in `folder` changed, until clear()."""
+
+    def __init__(self, folder: str) -> None:
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._observer = Observer()
+        self._observer.daemon = True
+        self._observer.schedule(self, folder, recursive=False)
+        self._observer.start()
+
+    def fileno(self) -> int:
+        """For select and poll."""
+        return self._event
+
+    def clear(self) -> None:
+        """Forget what was signalled; call it before looking, so that nothing later is missed."""
+        try:
+            os.eventfd_read(self._event)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._observer.stop()
+        self._observer.join()
+        os.close(self._event)
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Called on watchdog's thread. Opening and reading are no changes: waking on them would feed itself."""
+        if event.event_type in ("modified", "created", "moved"):
+            os.eventfd_write(self._event, 1)
