@@ -26,23 +26,44 @@ class After(Enum):
     POWER = "the power went: only what was synced is there"
     TORN = "the power went: of unsynced bytes the first half is there"
     HOLES = "the power went: of unsynced bytes the last half is there, zeros before it"
+    ZEROS = "the power went: the length is there, the last half of the unsynced bytes is zeros"
 
 
 @dataclass
 class _Inode:
+    """`data` is what processes see, `disk` what a power loss leaves; `dirty` are the ranges between the two."""
+
     data: bytearray = field(default_factory=bytearray)
-    synced: bytes = b""
+    disk: bytearray = field(default_factory=bytearray)
+    dirty: list[tuple[int, int]] = field(default_factory=list)
+
+    def put(self, offset: int, data: bytes) -> None:
+        self.data[offset : offset + len(data)] = data
+        self.dirty.append((offset, offset + len(data)))
+
+    def sync(self) -> None:
+        del self.disk[len(self.data) :]
+        for start, end in self.dirty:
+            self.disk.extend(bytes(max(0, min(end, len(self.data)) - len(self.disk))))
+            self.disk[start:end] = self.data[start:end]
+        self.dirty.clear()
 
     def after(self, how: After) -> None:
-        if how is After.KILL:
-            return
-        lost = len(self.data) - len(self.synced)
-        kept = bytearray(self.synced)
-        if lost > 0 and how is After.TORN:
-            kept += self.data[len(self.synced) : len(self.synced) + lost // 2]
-        if lost > 0 and how is After.HOLES:
-            kept = self.data[: len(self.synced)] + bytes(lost // 2) + self.data[len(self.synced) + lost // 2 :]
-        self.data, self.synced = kept, bytes(kept)
+        if how is not After.KILL:
+            self.data = self._left(how)
+            self.disk = bytearray(self.data)
+        # After a mere kill the pages are still the system's to write, but a failed sync may have made them look clean.
+
+    def _left(self, how: After) -> bytearray:
+        kept, lost = len(self.disk), len(self.data) - len(self.disk)
+        half = kept + lost // 2
+        if how is After.POWER or lost <= 0:
+            return bytearray(self.disk)
+        if how is After.TORN:
+            return self.disk + self.data[kept:half]
+        if how is After.HOLES:
+            return self.data[:kept] + bytes(half - kept) + self.data[half:]
+        return self.disk + self.data[kept:half] + bytes(len(self.data) - half)
 
 
 class FaultFs:
@@ -76,7 +97,7 @@ class FaultFs:
         """Damage a file behind everybody's back."""
         inode = self._names[path]
         change(inode.data)
-        inode.synced = bytes(inode.data)
+        inode.disk = bytearray(inode.data)
 
     def content(self, path: str) -> bytes:
         """A file's bytes as they are now."""
@@ -188,7 +209,7 @@ class _FaultFile:
         self._put(offset, bytes(data))
 
     def _put(self, offset: int, data: bytes) -> None:
-        self._inode.data[offset : offset + len(data)] = data
+        self._inode.put(offset, data)
 
     def size(self) -> int:
         self._called("size")
@@ -199,8 +220,12 @@ class _FaultFile:
         del self._inode.data[size:]
 
     def datasync(self) -> None:
-        self._called("datasync")
-        self._inode.synced = bytes(self._inode.data)
+        try:
+            self._called("datasync")
+        except OperatorError:
+            self._inode.dirty.clear()  # as Linux does: the pages look clean, the bytes are nowhere
+            raise
+        self._inode.sync()
 
     def close(self) -> None:
         return
