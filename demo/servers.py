@@ -575,10 +575,16 @@ def _read_lines(path: Path) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Manage a kept server by hand."""
     parser = argparse.ArgumentParser(prog="python -m demo.servers", description="Manage a kept PostgreSQL server.")
-    parser.add_argument("command", choices=["start", "stop", "remove", "url"])
+    parser.add_argument("command", choices=["make", "start", "stop", "remove", "url"])
     parser.add_argument("base", type=Path)
+    parser.add_argument("--version", type=int, choices=[16, 18], default=18, help="for make; 18 unless given")
     given = parser.parse_args(arguments)
     try:
+        if given.command == "make":
+            made = PostgresServer(given.base, version=given.version, keep=True)
+            made.start()
+            print(made.url())
+            return 0
         server = PostgresServer.open(given.base)
         if given.command == "url":
             print(server.url())

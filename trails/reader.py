@@ -199,9 +199,9 @@ class BlockReader:
             segment.close()
 
     def _refuse_gone(self, seqno: int) -> None:
-        """A missing file is waited for only if it can still come: no file yet, or the one after the last."""
+        """A missing file is waited for only if it can still come: no file yet, the one after the last, or just come."""
         seqnos = self._trail.seqnos(self._fs.listdir(self._trail.folder))
-        if seqnos and not seqnos[-1] < seqno <= seqnos[-1] + 1:
+        if seqnos and seqno not in seqnos and seqno != seqnos[-1] + 1:
             raise MismatchError(
                 f"{self._trail.path(seqno)}: expected this file, found only {self._trail.file_name(seqnos[0])} to "
                 f"{self._trail.file_name(seqnos[-1])}: it was purged or removed",

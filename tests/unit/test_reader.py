@@ -161,3 +161,28 @@ def test_script_reads_back_from_real_files(tmp_path: object) -> None:
     writer.wait_sync()
     writer.close()
     assert transactions(fs, trail) == expected()
+
+
+def test_file_that_comes_while_one_looks_is_waited_for() -> None:
+    """A writer rolls over between a reader's open and its look at the folder: that is no gap."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    write_tx(writer, SCRIPT[0])
+    writer.sync()
+    reader = BlockReader(fs, TRAIL)
+    while reader.read() is not None:
+        pass
+
+    def roll_before_listing(operation: str, path: str) -> None:
+        if operation == "listdir":
+            fs.fail = lambda _operation, _path: None
+            writer.roll()
+
+    writer.roll()
+    while reader.read() is not None:
+        pass
+    fs.fail = roll_before_listing
+    assert reader.read() is None
+    write_tx(writer, SCRIPT[1])
+    writer.sync()
+    assert reader.read() is not None
