@@ -1,0 +1,49 @@
+"""Database work, done by a sub-process of extract or replicat, because ggsci itself loads no driver.
+
+One JSON request on its standard input, one JSON reply on its standard output. A password travels only there:
+never on a command line, where everyone on the host could read it, nor in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from trails.errors import AwayError, OperatorError
+
+TIMEOUT_S = 120.0
+
+# Tests put a program of their own here.
+COMMANDS: dict[str, list[str]] = {
+    "extract": [sys.executable, "-P", "-m", "extract.admin"],
+    "replicat": [sys.executable, "-P", "-m", "replicat.admin"],
+}
+
+
+def ask(program: str, verb: str, **request: Any) -> dict[str, Any]:
+    """Have `extract.admin` or `replicat.admin` do one thing. Raises OperatorError with what it says went wrong."""
+    body = json.dumps({"verb": verb, **request}).encode()
+    try:
+        done = subprocess.run(COMMANDS[program], input=body, capture_output=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise AwayError(f"{verb}: no answer from the database within {TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise OperatorError(f"{program}.admin can't be run: {error.strerror}") from None
+    reply = _reply(done.stdout)
+    if reply is None:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        what = lines[-1] if lines else "it said nothing"
+        raise OperatorError(f"{program}.admin {verb} ended with code {done.returncode}: {what}")
+    if not reply.get("ok"):
+        raise OperatorError(str(reply.get("error") or f"{verb} failed"))
+    return reply
+
+
+def _reply(data: bytes) -> dict[str, Any] | None:
+    try:
+        reply = json.loads(data)
+    except ValueError:
+        return None
+    return reply if isinstance(reply, dict) else None

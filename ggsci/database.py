@@ -1,0 +1,204 @@
+"""Commands that talk to a database, through extract.admin and replicat.admin."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from ggsci import admin
+from ggsci.check import globals_value
+from ggsci.choose import locked, registered
+from ggsci.grammar import CommandError, Parsed
+from ggsci.session import Login, Session
+from trails.errors import ParamError
+from trails.runtime import params
+from trails.runtime import registration as registrations
+from trails.runtime.registration import Registration
+
+
+def dblogin(session: Session, command: Parsed) -> None:
+    """Check the login by using it once, and keep it for the session."""
+    url = _url(session, command)
+    session.login = None
+    reply = admin.ask("replicat" if command.has("TARGETDB") else "extract", "dblogin", url=url)
+    session.login = Login(url, str(reply.get("user", "")), str(reply.get("database", "")))
+    session.say("Successfully logged into database.")
+
+
+def _url(session: Session, command: Parsed) -> str:
+    """The URL from SOURCEDB, USERID and PASSWORD in any of their mixtures."""
+    url = command.text("SOURCEDB") or command.text("TARGETDB")
+    user, password = command.text("USERID"), command.text("PASSWORD")
+    if not url:
+        if not user:
+            raise CommandError(
+                "DBLOGIN: expected SOURCEDB url or USERID user", hint=f"Syntax: {command.command.syntax()}"
+            )
+        user, _, where = user.partition("@")
+        url = f"postgresql://{where}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise CommandError("DBLOGIN: expected a URL such as postgresql://user@host:5432/database")
+    # Split at the last @, as libpq does not: a password may hold one, and would else be taken for a host.
+    old, at, host = parts.netloc.rpartition("@")
+    old_user, _, old_password = old.partition(":") if at else ("", "", "")
+    user = user or unquote(old_user)
+    password = password or unquote(old_password)
+    if not password and user and "password=" not in parts.query and session.may_ask:
+        password = getpass.getpass("Password: ")
+    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    return urlunsplit(parts._replace(netloc=f"{login}@{host}" if login else host))
+
+
+# --- the slot ---------------------------------------------------------------------------------------------------------
+
+
+def register(session: Session, command: Parsed) -> None:
+    """Make slot and publication, and note their facts in the registration: Extract refuses any other slot."""
+    login = session.need_login("REGISTER EXTRACT")
+    home = session.home
+    with locked(home, command.operand, "REGISTER EXTRACT"):
+        group = _log_extract(session, command.operand)
+        if group.slot:
+            raise CommandError(
+                f"EXTRACT {group.name} is registered already: slot {group.slot.get('slot')}",
+                hint=f"UNREGISTER EXTRACT {group.name} first",
+            )
+        reply = admin.ask("extract", "register", url=login.url, group=group.name, home_id=home.id)
+        facts = {key: value for key, value in reply.items() if key != "ok"}
+        registrations.save(home, replace(group, slot=facts))
+    session.say(
+        f"EXTRACT {group.name} successfully registered with database {facts.get('dbname')} "
+        f"at LSN {facts.get('lsn')} (slot {facts.get('slot')}, publication {facts.get('publication')})."
+    )
+
+
+def unregister(session: Session, command: Parsed) -> None:
+    """Drop slot and publication, then forget them."""
+    login = session.need_login("UNREGISTER EXTRACT")
+    home = session.home
+    with locked(home, command.operand, "UNREGISTER EXTRACT"):
+        group = _log_extract(session, command.operand)
+        if not group.slot:
+            raise CommandError(f"EXTRACT {group.name} is not registered with a database")
+        admin.ask(
+            "extract", "unregister",
+            url=login.url, slot=group.slot.get("slot"), publication=group.slot.get("publication"),
+        )  # fmt: skip
+        registrations.save(home, replace(group, slot={}))
+    session.say(f"Successfully unregistered EXTRACT {group.name} from database.")
+
+
+def _log_extract(session: Session, name: str) -> Registration:
+    group = registered(session.home, name, "EXTRACT")
+    if group.source != "TRANLOG":
+        raise CommandError(f"EXTRACT {name} is a pump: it reads trail {group.trail}, not a database's log")
+    return group
+
+
+# --- TRANDATA ---------------------------------------------------------------------------------------------------------
+
+
+def add_trandata(session: Session, command: Parsed) -> Any:
+    """One line a table."""
+    return _trandata(session, command, "add_trandata")
+
+
+def info_trandata(session: Session, command: Parsed) -> Any:
+    """One line a table."""
+    return _trandata(session, command, "info_trandata")
+
+
+def delete_trandata(session: Session, command: Parsed) -> Any:
+    """One line a table."""
+    return _trandata(session, command, "delete_trandata")
+
+
+def _trandata(session: Session, command: Parsed, verb: str) -> Any:
+    login = session.need_login(command.command.name)
+    tables = admin.ask("extract", verb, url=login.url, pattern=command.operand)["tables"]
+    if not tables:
+        raise CommandError(
+            f"no table matches {command.operand}", hint="Write it schema.table, with * and ? as wildcards"
+        )
+    session.say_lines(_table_line(table) for table in tables)
+    return tables
+
+
+def _table_line(table: dict[str, Any]) -> str:
+    """The message names the table in most cases; where it does not, it is put before."""
+    name, message = str(table["table"]), str(table["message"])
+    return message if re.search(re.escape(name), message) else f"{name}: {message}"
+
+
+# --- CHECKPOINTTABLE --------------------------------------------------------------------------------------------------
+
+
+def _checkpoint_table(session: Session, command: Parsed) -> str:
+    table = command.operand or globals_value(session.home, "CHECKPOINTTABLE")
+    if not table:
+        raise CommandError(
+            f"{command.command.name}: expected a schema.table", hint="Name it, or set CHECKPOINTTABLE in GLOBALS"
+        )
+    return table
+
+
+def add_checkpointtable(session: Session, command: Parsed) -> None:
+    """Make it in the target."""
+    table, login = _checkpoint_table(session, command), session.need_login("ADD CHECKPOINTTABLE")
+    admin.ask("replicat", "add_checkpointtable", url=login.url, table=table)
+    session.say(f"Successfully created checkpoint table {table}.")
+
+
+def info_checkpointtable(session: Session, command: Parsed) -> Any:
+    """Whether it exists, and who uses it."""
+    table, login = _checkpoint_table(session, command), session.need_login("INFO CHECKPOINTTABLE")
+    reply = admin.ask("replicat", "info_checkpointtable", url=login.url, table=table)
+    facts = {key: value for key, value in reply.items() if key != "ok"}
+    if facts.get("exists"):
+        session.say(f"Checkpoint table {table} exists; {len(facts.get('rows', []))} groups keep their place in it.")
+    else:
+        session.say(f"Checkpoint table {table} does not exist.")
+    return {"table": table, **facts}
+
+
+def delete_checkpointtable(session: Session, command: Parsed) -> None:
+    """Drop it, after asking."""
+    table, login = _checkpoint_table(session, command), session.need_login("DELETE CHECKPOINTTABLE")
+    users = [reg.name for reg in session.home.groups() if reg.checkpoint_table == table]
+    whose = f" REPLICAT {', '.join(users)} would lose their place." if users else ""
+    session.confirm(f"This drops {table}.{whose} Are you sure", command)
+    admin.ask("replicat", "delete_checkpointtable", url=login.url, table=table)
+    session.say(f"Successfully deleted checkpoint table {table}.")
+
+
+def delete_row(session: Session, group: Registration) -> str:
+    """Remove a deleted Replicat's row; what to tell the operator about it."""
+    table = _table_in_use(session, group)
+    if not table:
+        return ""
+    if session.login is None:
+        return (
+            f"No database login: the row of REPLICAT {group.name} in {table} remains. "
+            f"A REPLICAT {group.name} added again goes on where this one stood."
+        )
+    reply = admin.ask(
+        "replicat", "delete_row",
+        url=session.login.url, table=table, group=group.name, group_key=group.group_key,
+    )  # fmt: skip
+    if not reply.get("deleted", True):
+        return f"There was no row of REPLICAT {group.name} in {table}."
+    return f"Removed the row of REPLICAT {group.name} from {table}."
+
+
+def _table_in_use(session: Session, group: Registration) -> str:
+    """CHECKPOINTTABLE of the parameter file, which Replicat obeys first, or that of the registration."""
+    try:
+        statements = params.parse_file(session.home.prm(group.name))
+    except ParamError:
+        statements = []
+    named = [statement.text for statement in statements if statement.keyword == "CHECKPOINTTABLE"]
+    return named[-1] if named else group.checkpoint_table

@@ -1,0 +1,181 @@
+"""What is known of a group, gathered from its registration, lock, status file and checkpoint file; and as JSON.
+
+No process is asked: this works the same whether a group runs, is stopped or was killed. A figure is given only while
+it is true: the lag at the last checkpoint of a running group is no news any more once that checkpoint is old.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from trails import checkpoint as checkpoints_file
+from trails.checkpoint import Checkpoint, Place
+from trails.errors import GateError
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+from trails.runtime.status import manager_status, status_of
+
+# A running group saves a checkpoint each CHECKPOINTSECS (10 s). One that missed six is stuck, or its disk is.
+STALE_AFTER_US = 60_000_000
+STALE_INTERVALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TrailFacts:
+    """A registered trail and how far its writer is; None where no checkpoint tells."""
+
+    path: str
+    type: str
+    megabytes: int
+    group: str
+    seqno: int | None = None
+    rba: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "trail": self.path, "type": self.type, "group": self.group, "megabytes": self.megabytes,
+            "seqno": self.seqno, "rba": self.rba,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """One group as it stands now."""
+
+    registration: Registration
+    status: str
+    pid: int | None
+    started_us: int | None
+    exit_code: int | None
+    message: str
+    checkpoints: tuple[Checkpoint, ...]
+    checkpoint_bytes: int
+    damage: str
+    now_us: int
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.registration.name
+
+    @property
+    def program(self) -> str:
+        """EXTRACT (pumps too) or REPLICAT."""
+        return self.registration.kind
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The last save."""
+        return self.checkpoints[0] if self.checkpoints else None
+
+    @property
+    def since_us(self) -> int | None:
+        """Age of the last checkpoint."""
+        return max(0, self.now_us - self.checkpoint.saved_us) if self.checkpoint else None
+
+    @property
+    def stale(self) -> bool:
+        """Is the group running, and its last checkpoint too old to tell anything of now?"""
+        if self.checkpoint is None or self.since_us is None or self.status != "RUNNING":
+            return False
+        every = self.checkpoint.extra.get("checkpoint_every_s", 0)
+        return self.since_us > max(STALE_AFTER_US, int(every * 1_000_000) * STALE_INTERVALS)
+
+    @property
+    def lag_us(self) -> int | None:
+        """Lag at the last checkpoint; None if unknown, negative (clocks disagree), or stale."""
+        if self.checkpoint is None or self.stale or (self.checkpoint.lag_us or 0) < 0:
+            return None
+        return self.checkpoint.lag_us
+
+    @property
+    def key_number(self) -> int:
+        """The group's key in the checkpoint table."""
+        return self.registration.group_key
+
+    @property
+    def trails(self) -> list[TrailFacts]:
+        """The trails this group writes."""
+        written = {write.trail: write for write in (self.checkpoint.writes if self.checkpoint else ())}
+        rows = []
+        for trail in self.registration.trails:
+            write = written.get(trail.path)
+            place = (write.seqno, write.rba) if write else (None, None)
+            rows.append(TrailFacts(trail.path, trail.type, trail.megabytes, self.name, *place))
+        return rows
+
+    def brief(self) -> dict[str, Any]:
+        """For INFO ALL and STATUS as JSON. `lag_us` is null when it is not known now."""
+        return {
+            "program": self.program, "group": self.name, "status": self.status, "pid": self.pid,
+            "lag_us": self.lag_us, "since_checkpoint_us": self.since_us, "stale": self.stale,
+            "exit_code": self.exit_code, "message": self.message or self.damage,
+        }  # fmt: skip
+
+    def to_json(self, saves: int = 1) -> dict[str, Any]:
+        """Everything, for INFO as JSON, with the last `saves` checkpoints."""
+        registration = self.registration
+        return {
+            **self.brief(),
+            "description": registration.desc, "source": registration.source, "source_trail": registration.trail,
+            "added_us": registration.added_us, "started_us": self.started_us,
+            "alter_no": registration.alter_no, "alter": registration.alter,
+            "checkpoint_table": registration.checkpoint_table, "group_key": registration.group_key,
+            "slot": registration.slot, "trails": [trail.to_json() for trail in self.trails],
+            "checkpoint_damage": self.damage,
+            "checkpoints": [checkpoint_json(save) for save in self.checkpoints[:saves]],
+        }  # fmt: skip
+
+
+def checkpoint_json(save: Checkpoint) -> dict[str, Any]:
+    """One save as plain values."""
+    return {
+        "saved_us": save.saved_us, "started_us": save.started_us, "stop_status": save.stop_status,
+        "record_source": save.record_source, "lag_us": save.lag_us,
+        "reads": [
+            {
+                "source": read.source, "startup": _place_json(read.startup), "current": _place_json(read.current),
+                "recovery": _place_json(read.recovery),
+            }
+            for read in save.reads
+        ],
+        "writes": [
+            {"seqno": w.seqno, "rba": w.rba, "time_us": w.time_us, "trail": w.trail, "type": w.type}
+            for w in save.writes
+        ],
+    }  # fmt: skip
+
+
+def _place_json(place: Place | None) -> dict[str, Any] | None:
+    if place is None:
+        return None
+    return {
+        "seqno": place.seqno, "rba": place.rba, "time_us": place.time_us, "csn": place.csn, "file": place.file,
+        "thread": place.thread,
+    }  # fmt: skip
+
+
+def gather(home: Home, registration: Registration, now_us: int) -> GroupFacts:
+    """The facts of one group. A checkpoint file that can't be read is a fact too, not a failure."""
+    status = status_of(home, registration)
+    path = home.checkpoint(registration.name, registration.kind)
+    saves: list[Checkpoint] = []
+    damage = ""
+    try:
+        saves = checkpoints_file.load(home.fs, path)
+    except GateError as error:
+        damage = str(error)
+    size = os.path.getsize(path) if saves else 0
+    return GroupFacts(
+        registration, status.status.value, status.pid, status.started_us, status.exit_code, status.message,
+        tuple(saves), size, damage, now_us,
+    )  # fmt: skip
+
+
+def manager(home: Home) -> tuple[str, int | None]:
+    """(RUNNING or STOPPED, process id) of this home's Manager. It holds no data, so how it ended doesn't matter."""
+    found = manager_status(home)
+    return ("RUNNING", found.pid) if found.status.is_alive else ("STOPPED", None)

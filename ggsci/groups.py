@@ -1,0 +1,221 @@
+"""ADD, ALTER and DELETE of groups: all they do is to write the registration, which a process reads at its start.
+
+An ALTER has a number that no earlier ALTER of this home had, also of a group deleted since: the process compares it
+with the number its output bears, and so obeys each once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+from ggsci.check import globals_value
+from ggsci.choose import chosen, locked, registered, wild
+from ggsci.database import delete_row
+from ggsci.grammar import CommandError, Parsed
+from ggsci.session import Session
+from trails.checkpoint import load as load_checkpoints
+from trails.errors import GateError
+from trails.fs import read_bytes, replace_durably
+from trails.position import Position, TrailName
+from trails.reader import BlockReader
+from trails.runtime import registration as registrations
+from trails.runtime.home import MANAGER, Home
+from trails.runtime.registration import Registration
+
+
+def add_extract(session: Session, command: Parsed) -> None:
+    """Register an Extract on a log, or a pump on a trail."""
+    home = session.home
+    trail = command.text("EXTTRAILSOURCE")
+    _check_begin(command, from_trail=bool(trail))
+    alter = _alter_of(command, home, trail)
+    _add(session, command, Registration(command.operand, "EXTRACT", "TRAIL" if trail else "TRANLOG", trail), alter)
+    session.say("EXTRACT added.")
+
+
+def add_replicat(session: Session, command: Parsed) -> None:
+    """Register a Replicat on a trail."""
+    home = session.home
+    trail = command.text("EXTTRAIL")
+    alter = _alter_of(command, home, trail)
+    table = command.text("CHECKPOINTTABLE") or globals_value(home, "CHECKPOINTTABLE")
+    _add(session, command, Registration(command.operand, "REPLICAT", "TRAIL", trail, checkpoint_table=table), alter)
+    session.say("REPLICAT added.")
+
+
+def _check_begin(command: Parsed, *, from_trail: bool) -> None:
+    begin = command.text("BEGIN").upper()
+    if begin and from_trail:
+        raise CommandError(
+            "ADD EXTRACT: BEGIN is for TRANLOG; a pump begins at its trail's first file",
+            hint="Use EXTSEQNO n, EXTRBA n for another place",
+        )
+    if begin not in ("", "NOW"):
+        raise CommandError(
+            f"ADD EXTRACT: BEGIN {begin}: an Extract on PostgreSQL can only begin where its slot was made",
+            hint="Use BEGIN NOW",
+        )
+
+
+def _add(session: Session, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
+    home = session.home
+    _refuse_taken(home, group.name)
+    with locked(home, group.name, command.command.name):
+        _refuse_taken(home, group.name)
+        registrations.save(
+            home,
+            replace(
+                group,
+                added_us=session.now_us(),
+                desc=command.text("DESC"),
+                group_key=group_key(home, group.name),
+                alter=alter,
+                alter_no=_next_alter(home) if alter else 0,
+            ),
+        )
+
+
+def _refuse_taken(home: Home, name: str) -> None:
+    if name == MANAGER:
+        raise CommandError(f"{name} is the Manager's own name; a group can't have it")
+    if home.fs.exists(home.registration(name)):
+        raise CommandError(f"group {name} already exists", hint=f"DELETE it first, or ALTER it. INFO {name} shows it")
+
+
+def group_key(home: Home, name: str) -> int:
+    """The group's number in the checkpoint table: the same again when it is deleted and added again."""
+    return int.from_bytes(hashlib.blake2b(f"{home.id}/{name}".encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _next_alter(home: Home) -> int:
+    """A number above every ALTER this home has seen, noted before it is used."""
+    path = home.folder("dirpcs") + "/ALTERS"
+    noted = read_bytes(home.fs, path).strip() if home.fs.exists(path) else b"0"
+    known = [group.alter_no for group in home.groups()]
+    number = max([int(noted) if noted.isdigit() else 0, *known]) + 1
+    replace_durably(home.fs, path, b"%d\n" % number)
+    return number
+
+
+# --- ALTER ------------------------------------------------------------------------------------------------------------
+
+
+def alter_extract(session: Session, command: Parsed) -> None:
+    """Another place, or a new trail file."""
+    group = registered(session.home, command.operand, "EXTRACT")
+    alter = _alter_of(command, session.home, group.trail)
+    if command.has("ETROLLOVER"):
+        alter["etrollover"] = True
+    _alter(session, command, group, alter)
+    session.say("EXTRACT altered.")
+    if command.has("ETROLLOVER"):
+        session.say("A new trail file begins at the next START; readers go on into it by themselves.")
+
+
+def alter_replicat(session: Session, command: Parsed) -> None:
+    """Another place in the trail."""
+    group = registered(session.home, command.operand, "REPLICAT")
+    _alter(session, command, group, _alter_of(command, session.home, group.trail))
+    session.say("REPLICAT altered.")
+
+
+def _alter_of(command: Parsed, home: Home, trail: str) -> dict[str, Any]:
+    """The order that the options make: a place in a trail, or a CSN of the source."""
+    csn = command.text("LSN") or command.text("SCN") or command.text("CSN")
+    seqno, rba = command.number("EXTSEQNO"), command.number("EXTRBA")
+    if trail:
+        if csn:
+            raise CommandError(f"{command.command.name}: LSN, SCN and CSN are for an Extract on a database's log")
+        TrailName.parse(trail, home.root)
+    elif seqno is not None or rba is not None:
+        raise CommandError(f"{command.command.name}: EXTSEQNO and EXTRBA are places in a trail; this group reads a log")
+    if seqno is None and rba is None:
+        return {"csn": csn} if csn else {}
+    if seqno is None:
+        raise CommandError(f"{command.command.name}: EXTRBA needs EXTSEQNO")
+    _check_border(home, trail, Position(seqno, rba or 0))
+    return {"seqno": seqno, "rba": rba or 0}
+
+
+def _check_border(home: Home, trail: str, place: Position) -> None:
+    """Only where a block begins can anybody begin to read. The file after the last may still come."""
+    name = TrailName.parse(trail, home.root)
+    seqnos = name.seqnos(home.fs.listdir(name.folder))
+    if place.rba == 0 and place.seqno == (seqnos[-1] + 1 if seqnos else 0):
+        return
+    if place.seqno not in seqnos:
+        there = f"{seqnos[0]} to {seqnos[-1]}" if seqnos else "none"
+        raise CommandError(f"trail {trail} has no file {place.seqno}; its files are {there}")
+    reader = BlockReader(home.fs, name, place)
+    try:
+        reader.read(payload=False)
+        found = reader.position
+    finally:
+        reader.close()
+    if found is None or found < place:
+        raise CommandError(f"trail {trail}: position {place} lies behind its end")
+
+
+def _alter(session: Session, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
+    home = session.home
+    if not alter and not command.has("DESC"):
+        raise CommandError(
+            f"{command.command.name}: what is to be altered?", hint=f"Syntax: {command.command.syntax()}"
+        )
+    with locked(home, group.name, command.command.name):
+        group = registrations.load(home, group.name)
+        if command.has("DESC"):
+            group = replace(group, desc=command.text("DESC"))
+        if alter:
+            if _unspent(home, group):
+                session.say(f"The ALTER before this one ({_words(group.alter)}) was not obeyed yet; it is replaced.")
+            group = replace(group, alter=alter, alter_no=_next_alter(home))
+        registrations.save(home, group)
+
+
+def _unspent(home: Home, group: Registration) -> bool:
+    """May the last ALTER still be waiting for a START? Told by the checkpoint file, so only good for a notice."""
+    try:
+        saves = load_checkpoints(home.fs, home.checkpoint(group.name, group.kind))
+    except GateError:
+        return False
+    obeyed = saves[0].extra if saves else {}
+    return bool(group.alter) and max(obeyed.get("alter_no", 0), obeyed.get("alter", 0)) < group.alter_no
+
+
+def _words(alter: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in alter.items())
+
+
+# --- DELETE -----------------------------------------------------------------------------------------------------------
+
+
+def delete(session: Session, command: Parsed) -> None:
+    """Forget stopped groups; a running one is refused, the others go."""
+    groups = chosen(session, command)
+    if wild(command.operand):
+        names = ", ".join(group.name for group in groups)
+        session.confirm(f"This deletes {names}. Are you sure", command)
+    for group in groups:
+        try:
+            _delete(session, group)
+        except GateError as error:
+            session.fail(str(error))
+
+
+def _delete(session: Session, group: Registration) -> None:
+    home = session.home
+    with locked(home, group.name, f"DELETE {group.kind}"):
+        told = delete_row(session, group) if group.kind == "REPLICAT" else ""
+        # The registration goes first: a crash here leaves a checkpoint file without a group, which nobody reads.
+        registrations.delete(home, group.name)
+        home.fs.remove(home.checkpoint(group.name, group.kind))
+        home.fs.remove(home.status(group.name, group.kind))
+    if group.slot.get("slot"):
+        told = (
+            f"Replication slot {group.slot['slot']} remains in database {group.slot.get('dbname', '')} "
+            "and holds back its log. Drop it there, or ADD the Extract again and UNREGISTER it."
+        )
+    session.say(f"Deleted {group.kind} {group.name}.", *([told] if told else []))

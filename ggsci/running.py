@@ -1,0 +1,243 @@
+"""START, STOP, KILL, STATUS, STATS, LAG and SEND: what is asked of the Manager, and of running groups themselves.
+
+START and KILL are the Manager's work (a group is its child); the others go to the group's own control socket.
+START and STOP wait for the outcome, for a bounded time, and say it: a word that something "was requested" helps nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ggsci import facts, view
+from ggsci.check import check_group_file, mistakes
+from ggsci.choose import chosen, facts_of
+from ggsci.facts import GroupFacts
+from ggsci.grammar import CommandError, Parsed
+from ggsci.session import Session
+from trails.errors import AwayError, GateError
+from trails.runtime.control import ask
+from trails.runtime.home import MANAGER
+from trails.runtime.params import Pattern
+from trails.runtime.registration import Registration
+from trails.runtime.status import status_of
+
+START_SECONDS = 30.0
+STOP_SECONDS = 120.0
+LOOK_EACH = 0.05
+
+
+# --- START ------------------------------------------------------------------------------------------------------------
+
+
+def start(session: Session, command: Parsed) -> None:
+    """Check the parameter files, have the Manager start, wait for each."""
+    groups = chosen(session, command)
+    if facts.manager(session.home)[0] != "RUNNING":
+        raise CommandError("the Manager is not running, so nothing can be started", hint="START MANAGER first")
+    sent = [group for group in groups if _each(session, group, _start_one)]
+    end = time.monotonic() + START_SECONDS
+    for group in sent:
+        _each(session, group, lambda s, g: _await_start(s, g, end))
+
+
+def _each(session: Session, group: Registration, do: Callable[[Session, Registration], bool]) -> bool:
+    """Do it for one of several groups: an error is told, and the others go on."""
+    try:
+        return do(session, group)
+    except GateError as error:
+        for line in mistakes(error):
+            session.fail(line)
+        return False
+
+
+def _start_one(session: Session, group: Registration) -> bool:
+    """Send the request. True if there is a start to wait for."""
+    who = f"{group.kind} {group.name}"
+    if status_of(session.home, group).status.is_alive:
+        session.say(f"{who} is already running.")
+        return False
+    check_group_file(session.home, group)
+    session.say("", "Sending START request to MANAGER ...")
+    checked(ask(session.home, MANAGER, "START", timeout=10, name=group.name))
+    session.say(f"{who} starting")
+    return True
+
+
+def _await_start(session: Session, group: Registration, end: float) -> bool:
+    """Wait until the group runs, or its process is gone again."""
+    who = f"{group.kind} {group.name}"
+    while time.monotonic() < end:
+        child = checked(ask(session.home, MANAGER, "CHILD", name=group.name))
+        status = status_of(session.home, group)
+        if child["alive"] and status.status.value == "RUNNING" and status.pid == child["pid"]:
+            session.say(f"{who} is running (process ID {status.pid}).")
+            return True
+        if not child["alive"]:
+            if child["code"] == 0:
+                session.say(f"{who} started, and has stopped already.")
+                return True
+            raise CommandError(f"{who} ABENDED at its start: {child['message']}", hint=f"See VIEW REPORT {group.name}")
+        time.sleep(LOOK_EACH)
+    session.say(f"{who} is still starting; INFO {group.name} shows when it runs.")
+    return True
+
+
+# --- STOP, KILL -------------------------------------------------------------------------------------------------------
+
+
+def stop(session: Session, command: Parsed) -> None:
+    """Ask each to stop, then wait for all."""
+    sent = [group for group in chosen(session, command) if _each(session, group, _stop_one)]
+    end = time.monotonic() + STOP_SECONDS
+    for group in sent:
+        _each(session, group, lambda s, g: _await_stop(s, g, end))
+
+
+def _stop_one(session: Session, group: Registration) -> bool:
+    who = f"{group.kind} {group.name}"
+    _hold(session, group)
+    status = status_of(session.home, group).status
+    if not status.is_alive:
+        session.say(f"{who} is already {'stopped' if status.value == 'STOPPED' else status.value}.")
+        return False
+    session.say("", f"Sending STOP request to {who} ...")
+    checked(ask(session.home, group.name, "STOP", timeout=10))
+    session.say("Request processed.")
+    return True
+
+
+def _hold(session: Session, group: Registration) -> None:
+    """Tell the Manager that the operator wants it down, so that no restart is made. Without one: nothing."""
+    try:
+        ask(session.home, MANAGER, "HOLD", timeout=2, name=group.name)
+    except AwayError:
+        return
+
+
+def _await_stop(session: Session, group: Registration, end: float) -> bool:
+    who = f"{group.kind} {group.name}"
+    while time.monotonic() < end:
+        status = status_of(session.home, group)
+        if not status.status.is_alive:
+            if status.status.value == "ABENDED":
+                raise CommandError(
+                    f"{who} ABENDED while it stopped: {status.message}", hint=f"See VIEW REPORT {group.name}"
+                )
+            session.say(f"{who} stopped.")
+            return True
+        time.sleep(LOOK_EACH)
+    raise CommandError(
+        f"{who} has not stopped within {STOP_SECONDS:.0f} seconds",
+        hint=f"Look again with INFO {group.name}; KILL {group.name} ends it at once and loses nothing",
+    )
+
+
+def kill(session: Session, command: Parsed) -> None:
+    """Have the Manager end them at once."""
+    for group in chosen(session, command):
+        _each(session, group, _kill_one)
+
+
+def _kill_one(session: Session, group: Registration) -> bool:
+    who = f"{group.kind} {group.name}"
+    if not status_of(session.home, group).status.is_alive:
+        session.say(f"{who} is not running.")
+        return False
+    session.say("", "Sending KILL request to MANAGER ...")
+    reply = checked(ask(session.home, MANAGER, "KILL", timeout=10, name=group.name))
+    end = time.monotonic() + 10
+    while status_of(session.home, group).status.is_alive:
+        if time.monotonic() > end:
+            raise CommandError(f"{who}: process {reply['pid']} is still there 10 seconds after SIGKILL")
+        time.sleep(LOOK_EACH)
+    session.say(f"Killed process ({reply['pid']}) for {who}")
+    return True
+
+
+# --- STATUS, STATS, LAG, SEND -----------------------------------------------------------------------------------------
+
+
+def checked(reply: dict[str, Any]) -> dict[str, Any]:
+    """The reply, or the error it tells."""
+    if not reply.get("ok"):
+        raise CommandError(str(reply.get("error") or "the request failed"))
+    return reply
+
+
+def status(session: Session, command: Parsed) -> Any:
+    """One line a group."""
+    groups = facts_of(session, chosen(session, command))
+    session.say_lines(f"{group.program} {group.name}: {group.status}" for group in groups)
+    return [group.brief() for group in groups]
+
+
+def _ask_each(
+    session: Session, command: Parsed, verb: str, show: Callable[[GroupFacts, dict[str, Any]], list[str]]
+) -> Any:
+    """Send one request to each group and show the answers; a group that doesn't run is an error, the others go on."""
+    replies = []
+    for group in facts_of(session, chosen(session, command)):
+        who = f"{group.program} {group.name}"
+        try:
+            if group.status not in ("RUNNING", "STARTING"):
+                raise CommandError(f"{who} is not currently running (status {group.status})")
+            session.say("", f"Sending {verb} request to {who} ...")
+            reply = checked(ask(session.home, group.name, verb, timeout=10))
+        except GateError as error:
+            session.fail(str(error))
+            replies.append({"program": group.program, "group": group.name, "ok": False, "error": str(error)})
+            continue
+        session.say_lines(show(group, reply))
+        replies.append({"program": group.program, "group": group.name, **reply, "pid": group.pid})
+    return replies
+
+
+def stats(session: Session, command: Parsed) -> Any:
+    """Counts of changes by table, since the process started."""
+    pattern = _pattern(command)
+
+    def show(group: GroupFacts, reply: dict[str, Any]) -> list[str]:
+        if pattern is not None:
+            reply["tables"] = [table for table in reply["tables"] if _matches(pattern, str(table["from"]))]
+        return view.stats(group.program, reply, session.now_us())
+
+    return _ask_each(session, command, "STATS", show)
+
+
+def _pattern(command: Parsed) -> Pattern | None:
+    if not command.has("TABLE"):
+        return None
+    try:
+        return Pattern(command.text("TABLE"))
+    except ValueError as error:
+        raise CommandError(f"STATS: TABLE: expected {error}") from None
+
+
+def _matches(pattern: Pattern, table: str) -> bool:
+    schema, _, name = table.partition(".")
+    return pattern.matches(schema, name)
+
+
+def lag(session: Session, command: Parsed) -> Any:
+    """Age of the last change each has handled."""
+    return _ask_each(session, command, "GETLAG", lambda _, reply: view.lag(reply))
+
+
+def send(session: Session, command: Parsed) -> Any:
+    """One request of the control socket."""
+    verb = next(option.name for option in command.command.options if command.has(option.name))
+    return _ask_each(session, command, verb, lambda group, reply: _shown(verb, group, reply))
+
+
+def _shown(verb: str, group: GroupFacts, reply: dict[str, Any]) -> list[str]:
+    if verb == "STATUS":
+        return view.send_status(group.program, group.name, group.pid, reply)
+    if verb == "GETLAG":
+        return view.lag(reply)
+    if verb == "LOGEND":
+        return ["YES" if reply.get("logend") else "NO"]
+    if verb == "GETPARAMINFO":
+        return ["", f"Parameter file {reply.get('file')}:", *(f"  {line}" for line in reply.get("parameters", [])), ""]
+    return ["Request processed."]

@@ -1,0 +1,138 @@
+"""Commands of the shell itself: HELP, OBEY, HISTORY, SHELL, SHOW, VERSIONS, EXIT."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ggsci.grammar import CommandError, Parsed
+from ggsci.session import MAX_NESTING, Session, masked
+
+
+def help_(session: Session, command: Parsed) -> None:
+    """All commands, or those that begin with the words."""
+    from ggsci import help as pages
+
+    session.say_lines(pages.about(command.operand) if command.operand else pages.overview())
+
+
+def logical_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of a script: `&` at the end goes on in the next line; blank lines and comments are dropped."""
+    held = ""
+    for raw in lines:
+        line = raw.strip()
+        if not held and (not line or line.startswith("--") or line.upper().split()[0] == "COMMENT"):
+            continue
+        if line.endswith("&"):
+            held += line[:-1].rstrip() + " "
+            continue
+        yield held + line
+        held = ""
+    if held.strip():
+        yield held.strip()
+
+
+def obey(session: Session, command: Parsed) -> None:
+    """Run a file's commands; all are run, also after one that failed."""
+    path = os.path.join(session.root, command.operand)
+    if session.nesting >= MAX_NESTING:
+        raise CommandError(f"OBEY {command.operand}: files OBEY each other more than {MAX_NESTING} deep")
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = list(logical_lines(file))
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: expected UTF-8 text") from None
+    session.nesting += 1
+    failed = 0
+    try:
+        for line in lines:
+            session.say("", f"{session.prompt}{masked(line)}")
+            failed += not session.run(line)
+            if session.leave:
+                break
+    finally:
+        session.nesting -= 1
+    if failed:
+        raise CommandError(f"OBEY {command.operand}: {failed} of {len(lines)} commands failed")
+
+
+def history(session: Session, command: Parsed) -> Any:
+    """The last commands with their numbers."""
+    count = int(command.operand) if command.operand else 10
+    numbered = list(enumerate(session.history, 1))[-count:] if count else []
+    session.say("", "GGSCI Command History", "", *(f"{number:4}: {line}" for number, line in numbered), "")
+    return [{"number": number, "command": line} for number, line in numbered]
+
+
+def again(session: Session, command: Parsed) -> None:
+    """Run an older command once more. One that held a password is kept masked, and so can't be."""
+    line = _recall(session.history, command.operand)
+    if "***" in line:
+        raise CommandError("that command held a password, which is not kept", hint="Type it again")
+    session.say(line)
+    if not session.run(line):
+        raise CommandError("the command failed again")
+
+
+def _recall(lines: list[str], which: str) -> str:
+    if not lines:
+        raise CommandError("the history is empty")
+    try:
+        number = int(which) if which else -1
+    except ValueError:
+        found = next((line for line in reversed(lines) if line.upper().startswith(which.upper())), "")
+        if not found:
+            raise CommandError(f"no command in the history begins with {which!r}") from None
+        return found
+    if number == 0 or not -len(lines) <= number <= len(lines):
+        raise CommandError(f"the history has no command {number}", hint="HISTORY lists them")
+    return lines[number - 1 if number > 0 else number]
+
+
+def shell(session: Session, command: Parsed) -> None:
+    """Run a command of the operating system; its failure is ours."""
+    if not command.operand:
+        raise CommandError("SHELL: expected a command")
+    where = session.root if os.path.isdir(session.root) else None
+    session.out.flush()
+    done = subprocess.run(command.operand, shell=True, cwd=where, check=False)
+    if done.returncode != 0:
+        raise CommandError(f"SHELL: the command ended with code {done.returncode}")
+
+
+def show(session: Session, _command: Parsed) -> Any:
+    """The paths of this home."""
+    home = session.home
+    paths = {
+        "Home": home.root, "Home id": home.id, "Parameters": home.folder("dirprm"), "Reports": home.folder("dirrpt"),
+        "Checkpoints": home.folder("dirchk"), "Process status": home.folder("dirpcs"),
+        "Trails": home.folder("dirdat"), "Event log": home.ggserr,
+    }  # fmt: skip
+    session.say("", *(f"{label:20}{path}" for label, path in paths.items()), "")
+    return paths
+
+
+def versions(session: Session, _command: Parsed) -> Any:
+    """Trailgate, Python, system."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        ours = version("trailgate")
+    except PackageNotFoundError:
+        ours = "not installed (run from its sources)"
+    facts = {
+        "Trailgate": ours, "Python": sys.version.split()[0],
+        "Operating System": f"{platform.system()} {platform.release()}", "Node": platform.node(),
+        "Machine": platform.machine(),
+    }  # fmt: skip
+    session.say("", *(f"{label:20}{value}" for label, value in facts.items()), "")
+    return facts
+
+
+def exit_(session: Session, _command: Parsed) -> None:
+    """Leave."""
+    session.leave = True

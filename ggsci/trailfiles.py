@@ -1,0 +1,90 @@
+"""ADD, DELETE and INFO of EXTTRAIL and RMTTRAIL: which trails a group writes, kept in its registration."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import replace
+from typing import Any
+
+from ggsci import view
+from ggsci.choose import locked, registered
+from ggsci.facts import gather
+from ggsci.grammar import CommandError, Parsed
+from ggsci.session import Session
+from trails.position import TrailName
+from trails.runtime import registration as registrations
+from trails.runtime.registration import Registration, TrailReg
+
+DEFAULT_MEGABYTES = 100
+MAX_MEGABYTES = 2000
+
+
+def add(session: Session, command: Parsed) -> None:
+    """Register a trail with its writer."""
+    home, type_ = session.home, command.command.words[1]
+    megabytes = command.number("MEGABYTES")
+    megabytes = DEFAULT_MEGABYTES if megabytes is None else megabytes
+    if not 1 <= megabytes <= MAX_MEGABYTES:
+        raise CommandError(f"MEGABYTES: expected 1 to {MAX_MEGABYTES}, found {megabytes}")
+    name = command.text("EXTRACT")
+    with locked(home, name, command.command.name):
+        group = registered(home, name, "EXTRACT")
+        _check(session, group, command.operand, type_)
+        trails = (*group.trails, TrailReg(command.operand, type_, megabytes))
+        registrations.save(home, replace(group, trails=trails))
+    session.say(f"{type_} added.")
+
+
+def _check(session: Session, group: Registration, path: str, type_: str) -> None:
+    home = session.home
+    trail = TrailName.parse(path, home.root)
+    if type_ == "RMTTRAIL" and group.source != "TRAIL":
+        raise CommandError(
+            f"EXTRACT {group.name} reads a database's log and writes a local trail",
+            hint=f"ADD EXTTRAIL {path}, EXTRACT {group.name}; a pump then sends it on",
+        )
+    for other in home.groups():
+        for known in other.trails:
+            same = known.path == path if type_ == "RMTTRAIL" else TrailName.parse(known.path, home.root) == trail
+            if same and known.type == type_ and (type_ == "EXTTRAIL" or other.name == group.name):
+                raise CommandError(f"{type_} {path} is registered already, for {other.name}; a trail has one writer")
+
+
+def delete(session: Session, command: Parsed) -> None:
+    """Forget a trail; its files stay."""
+    home, type_ = session.home, command.command.words[1]
+    wanted = command.text("EXTRACT")
+    found = [
+        group for group in home.groups()
+        if (not wanted or group.name == wanted) and any(_is(trail, command.operand, type_) for trail in group.trails)
+    ]  # fmt: skip
+    if not found:
+        raise CommandError(f"{type_} {command.operand} is not registered", hint=f"INFO {type_} * lists them")
+    for name in [group.name for group in found]:
+        with locked(home, name, command.command.name):
+            group = registrations.load(home, name)
+            kept = tuple(trail for trail in group.trails if not _is(trail, command.operand, type_))
+            registrations.save(home, replace(group, trails=kept))
+        session.say(f"Deleting extract trail {command.operand} for extract {name}")
+
+
+def _is(trail: TrailReg, path: str, type_: str) -> bool:
+    return trail.type == type_ and trail.path == path
+
+
+def info(session: Session, command: Parsed) -> Any:
+    """The registered trails and where their writers stood at their last checkpoint."""
+    home, type_, pattern = session.home, command.command.words[1], command.operand or "*"
+    now = session.now_us()
+    rows = [
+        trail
+        for group in home.groups()
+        for trail in gather(home, group, now).trails
+        if trail.type == type_ and (pattern == "*" or fnmatch.fnmatchcase(trail.path, pattern))
+    ]
+    if not rows and pattern != "*":
+        raise CommandError(f"{type_} {pattern} is not registered", hint=f"INFO {type_} * lists them")
+    for trail in rows:
+        session.say_lines(view.exttrail(trail))
+    session.say("" if rows else f"No {type_} is registered.")
+    return [trail.to_json() for trail in rows]

@@ -1,0 +1,356 @@
+"""Text layouts: facts in, lines out. Nothing here reads a file or a clock.
+
+Labels, columns and order are GoldenGate's, so that an eye or a script used to its output finds its way.
+What is not known is said (`UNKNOWN`, `Not Available`), never filled with a zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ggsci.facts import GroupFacts, TrailFacts
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+
+_LABEL = 21
+
+
+def stamp(time_us: int | None, *, micros: bool = False, missing: str = "Not Available") -> str:
+    """Local time as `2021-03-11 10:30:18`, with six more digits if asked for."""
+    if time_us is None:
+        return missing
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_us // 1_000_000))
+    return f"{text}.{time_us % 1_000_000:06d}" if micros else text
+
+
+def minutes(time_us: int | None) -> str:
+    """Local time down to the minute."""
+    return stamp(time_us)[:-3] if time_us is not None else "Not Available"
+
+
+def span(length_us: int | None) -> str:
+    """`hh:mm:ss`; hours may have more digits. UNKNOWN if not known, or if two clocks disagree (negative)."""
+    if length_us is None or length_us < 0:
+        return "UNKNOWN"
+    seconds = length_us // 1_000_000
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+# --- INFO ALL ---------------------------------------------------------------------------------------------------------
+
+
+def info_all(manager: str, groups: Iterable[GroupFacts]) -> list[str]:
+    """The table of INFO ALL: Program 12, Status 12, Group 12, Lag 14, Time 12 wide."""
+    lines = ["", "Program     Status      Group       Lag at Chkpt  Time Since Chkpt", ""]
+    lines.append(f"{'MANAGER':12}{manager:12}".ljust(62))
+    for group in groups:
+        since = span(group.since_us)
+        lines.append(f"{group.program:12}{group.status:12}{group.name:12}{span(group.lag_us):14}{since:12}")
+    return [*lines, ""]
+
+
+# --- INFO EXTRACT, INFO REPLICAT --------------------------------------------------------------------------------------
+
+
+def info(group: GroupFacts) -> list[str]:
+    """The basic block of a group."""
+    return ["", _headline(group), *_optional_lines(group), *_read_lines(group)]
+
+
+def _headline(group: GroupFacts) -> str:
+    if group.started_us is None:
+        ran = f"Initialized   {minutes(group.registration.added_us)}"
+    else:
+        ran = f"Last Started {minutes(group.started_us)}"
+    return f"{group.program:11}{group.name:10}{ran}   Status {group.status}"
+
+
+def _optional_lines(group: GroupFacts) -> list[str]:
+    lines = []
+    if group.registration.desc:
+        lines.append(f"{'Description':{_LABEL}}{group.registration.desc}")
+    lines.append(f"{'Checkpoint Lag':{_LABEL}}{_lag_text(group)}")
+    if group.pid is not None and group.status in ("RUNNING", "STARTING"):
+        lines.append(f"{'Process ID':{_LABEL}}{group.pid}")
+    if group.status == "ABENDED" and group.message:
+        lines.append(f"{'Last Error':{_LABEL}}{group.message}")
+    return lines
+
+
+def _lag_text(group: GroupFacts) -> str:
+    if group.damage:
+        return f"UNKNOWN ({group.damage})"
+    if group.since_us is None:
+        return "UNKNOWN (no checkpoint yet)"
+    return f"{span(group.lag_us)} (updated {span(group.since_us)} ago)"
+
+
+def _read_lines(group: GroupFacts) -> list[str]:
+    checkpoint = group.checkpoint
+    if checkpoint is None or not checkpoint.reads:
+        source = f"File {_trail_file(group, 0)}" if group.registration.trail else "PostgreSQL WAL"
+        return [f"{'Log Read Checkpoint':{_LABEL}}{source}", " " * _LABEL + "Not Available"]
+    lines = []
+    for read in checkpoint.reads:
+        lines += _trail_read(group, read) if group.registration.trail else _log_read(read)
+    return lines
+
+
+def _trail_file(group: GroupFacts, seqno: int) -> str:
+    return f"{group.registration.trail}{seqno:09d}"
+
+
+def _trail_read(group: GroupFacts, read: ReadCheckpoint) -> list[str]:
+    place = read.current
+    when = f"{stamp(place.time_us, micros=True)}  " if place.time_us is not None else "First Record  "
+    return [
+        f"{'Log Read Checkpoint':{_LABEL}}File {_trail_file(group, place.seqno)}",
+        f"{'':{_LABEL}}{when}RBA {place.rba}",
+    ]
+
+
+def _log_read(read: ReadCheckpoint) -> list[str]:
+    place = read.current
+    thread = f"Thread {place.thread}, " if place.thread else ""
+    csn = f"{csn_label(read.source)} {place.csn or 'Not Available'}"
+    return [
+        f"{'Log Read Checkpoint':{_LABEL}}{read.source}",
+        f"{'':{_LABEL}}{stamp(place.time_us)}  {thread}Seqno {place.seqno}, RBA {place.rba}",
+        f"{'':{_LABEL}}{csn}",
+    ]
+
+
+def csn_label(source: str) -> str:
+    """What a source calls its commit sequence number."""
+    for begins, label in (("PostgreSQL", "LSN"), ("Oracle", "SCN"), ("SQL Server", "LSN")):
+        if source.startswith(begins):
+            return label
+    return "CSN"
+
+
+# --- SHOWCH -----------------------------------------------------------------------------------------------------------
+
+_STARTUP = "Startup Checkpoint (starting position in the data source):"
+_RECOVERY = "Recovery Checkpoint (position of oldest unprocessed transaction in the data source):"
+_CURRENT = "Current Checkpoint (position of last record read in the data source):"
+_WRITE = "Current Checkpoint (current write position):"
+
+
+def showch(group: GroupFacts, count: int = 1) -> list[str]:
+    """The checkpoints as GoldenGate lays them out; `count` asks for so many saves, newest first."""
+    if not group.checkpoints:
+        return [
+            "",
+            "",
+            "Current Checkpoint Detail:",
+            "",
+            f"  {group.damage or 'No checkpoint has been saved yet.'}",
+            "",
+        ]
+    lines = ["", "", "Current Checkpoint Detail:", ""]
+    for checkpoint in group.checkpoints[:count]:
+        for number, read in enumerate(checkpoint.reads, 1):
+            lines += _read_block(group, number, read)
+        for number, write in enumerate(checkpoint.writes, 1):
+            lines += _write_block(number, write)
+    newest = group.checkpoints[0]
+    for title, fields in _tail_blocks(group, newest):
+        lines += [f"{title}:", *(f"  {label} = {value}" for label, value in fields), ""]
+    return lines
+
+
+def _read_block(group: GroupFacts, number: int, read: ReadCheckpoint) -> list[str]:
+    lines = [f"Read Checkpoint #{number}", "", f"  {read.source}", ""]
+    # A trail holds only whole transactions, so its readers show no recovery position; what one keeps for purging
+    # (a Replicat's flushed place) is in the JSON form.
+    recovery = None if group.registration.trail else read.recovery
+    for title, place in ((_STARTUP, read.startup), (_RECOVERY, recovery), (_CURRENT, read.current)):
+        if place is not None:
+            lines += [f"  {title}", *(f"    {label}: {value}" for label, value in _place(group, read, place)), ""]
+    return lines
+
+
+def _place(group: GroupFacts, read: ReadCheckpoint, place: Place) -> list[tuple[str, object]]:
+    fields: list[tuple[str, object]] = [
+        ("Sequence #", place.seqno),
+        ("RBA", place.rba),
+        ("Timestamp", stamp(place.time_us, micros=True)),
+    ]
+    if group.registration.trail:
+        return [*fields, ("Extract Trail", group.registration.trail), ("Seqno Length", 9)]
+    if place.thread:
+        fields.insert(0, ("Thread #", place.thread))
+    fields.append((csn_label(read.source), place.csn or "Not Available"))
+    if place.file:
+        fields.append(("Redo File", place.file))
+    return fields
+
+
+def _write_block(number: int, write: WriteCheckpoint) -> list[str]:
+    fields = (
+        ("Sequence #", write.seqno),
+        ("RBA", write.rba),
+        ("Timestamp", stamp(write.time_us, micros=True)),
+        ("Extract Trail", write.trail),
+        ("Seqno Length", 9),
+        ("Flip Seqno Length", "No"),
+        ("Trail Type", write.type),
+    )
+    lines = [f"Write Checkpoint #{number}", "", "  GGS Log Trail", "", f"  {_WRITE}"]
+    return [*lines, *(f"    {label}: {value}" for label, value in fields), ""]
+
+
+def _tail_blocks(group: GroupFacts, checkpoint: Checkpoint) -> list[tuple[str, list[tuple[str, object]]]]:
+    from_log = not group.registration.trail
+    header: list[tuple[str, object]] = [
+        ("Version", 2),
+        ("Record Source", checkpoint.record_source),
+        ("Type", _type(from_log, len(checkpoint.reads))),
+        ("# Input Checkpoints", len(checkpoint.reads)),
+        ("# Output Checkpoints", len(checkpoint.writes)),
+    ]
+    size = group.checkpoint_bytes
+    file_information: list[tuple[str, object]] = [
+        ("Block Size", size),
+        ("Max Blocks", 10),
+        ("Record Length", size // max(1, len(group.checkpoints))),
+        ("Current Offset", 0),
+    ]
+    configuration: list[tuple[str, object]] = [
+        ("Data Source", 3 if from_log else 0),
+        ("Transaction Integrity", 1 if group.program == "EXTRACT" else -1),
+        ("Task Type", 0),
+    ]
+    status: list[tuple[str, object]] = [
+        ("Start Time", stamp(checkpoint.started_us)),
+        ("Last Update Time", stamp(checkpoint.saved_us)),
+        ("Stop Status", checkpoint.stop_status),
+        ("Last Result", 400 if checkpoint.started_us else 0),
+    ]
+    blocks = [("Header", header), ("File Information", file_information), ("Configuration", configuration)]
+    database = _database_block(group)
+    return [*blocks, *([("Database Checkpoint", database)] if database else []), ("Status", status)]
+
+
+def _type(from_log: bool, inputs: int) -> int:
+    """GoldenGate's record kinds: 4 a log of one thread, 6 of several, 1 a trail."""
+    if not from_log:
+        return 1
+    return 4 if inputs <= 1 else 6
+
+
+def _database_block(group: GroupFacts) -> list[tuple[str, object]]:
+    if not group.registration.checkpoint_table:
+        return []
+    key = group.key_number
+    return [
+        ("Checkpoint table", group.registration.checkpoint_table),
+        ("Key", f"{key} (0x{key:x})"),
+        ("Create Time", stamp(group.registration.added_us)),
+    ]
+
+
+# --- DETAIL -----------------------------------------------------------------------------------------------------------
+
+
+def detail(group: GroupFacts, files: Sequence[tuple[str, str]], current_dir: str) -> list[str]:
+    """What DETAIL adds: trails written, the last runs, and the paths of the group's files."""
+    lines = [""]
+    if group.program == "EXTRACT":
+        lines += ["  Target Extract Trails:", "", _TRAIL_TITLE, ""]
+        lines += [_trail_row(trail) for trail in group.trails] + [""]
+    lines += [f"  {'Extract Source':40}{'Begin':18}{'End':16}", "", *_runs(group), ""]
+    lines += [f"{'Current directory':{_LABEL}}{current_dir}", ""]
+    return [*lines, *(f"{label:{_LABEL}}{path}" for label, path in files), ""]
+
+
+_TRAIL_TITLE = f"  {'Trail Name':45}{'Seqno':>9}{'RBA':>11}{'Max MB':>11} Trail Type"
+
+
+def _trail_row(trail: TrailFacts) -> str:
+    seqno = trail.seqno if trail.seqno is not None else "UNKNOWN"
+    rba = trail.rba if trail.rba is not None else "UNKNOWN"
+    return f"  {trail.path:45}{seqno:>9}{rba:>11}{trail.megabytes:>11} {trail.type}"
+
+
+def _runs(group: GroupFacts) -> list[str]:
+    """One line a run that the checkpoint history still knows, newest first."""
+    lines, seen = [], set()
+    for checkpoint in group.checkpoints:
+        if checkpoint.started_us in seen or not checkpoint.reads:
+            continue
+        seen.add(checkpoint.started_us)
+        read = checkpoint.reads[0]
+        name = group.registration.trail and _trail_file(group, read.current.seqno)
+        begin = minutes(read.startup.time_us) if read.startup.time_us is not None else "* Initialized *"
+        end = minutes(read.current.time_us) if read.current.time_us is not None else "First Record"
+        lines.append(f"  {name or read.source:40}{begin:18}{end}")
+    return lines or [f"  {'Not Available':40}{'* Initialized *':18}{minutes(group.registration.added_us)}"]
+
+
+# --- trails, STATS, SEND STATUS ---------------------------------------------------------------------------------------
+
+
+def exttrail(trail: TrailFacts) -> list[str]:
+    """One trail of INFO EXTTRAIL: labels right-aligned before the colon."""
+    fields = (
+        ("Extract Trail", trail.path),
+        ("Seqno Length", 9),
+        ("Flip Seqno Length", "no"),
+        ("Extract", trail.group),
+        ("Seqno", trail.seqno if trail.seqno is not None else "UNKNOWN"),
+        ("RBA", trail.rba if trail.rba is not None else "UNKNOWN"),
+        ("File Size", f"{trail.megabytes}M"),
+    )
+    return ["", *(f"{label:>20}: {value}" for label, value in fields)]
+
+
+_COUNTS = ("inserts", "updates", "deletes", "truncates", "discards", "operations")
+
+
+def stats(program: str, reply: dict[str, Any], now_us: int) -> list[str]:
+    """The answer to STATS."""
+    lines = ["", f"Start of Statistics at {stamp(now_us)}.", ""]
+    if reply.get("output"):
+        lines += [f"Output to {reply['output']}:", ""]
+    for table in reply["tables"]:
+        lines += [
+            f"{'Extracting' if program == 'EXTRACT' else 'Replicating'} from {table['from']} to {table['to']}:",
+            "",
+        ]
+        lines.append(f"*** Total statistics since {stamp(reply['since_us'])} ***")
+        lines += [f"\t{f'Total {name}':35}\t{table.get(name, 0):15.2f}" for name in _COUNTS]
+        lines.append("")
+    if not reply["tables"]:
+        lines += ["No database operations have been performed.", ""]
+    return [*lines, "End of Statistics.", ""]
+
+
+def send_status(program: str, group: str, pid: int | None, reply: dict[str, Any]) -> list[str]:
+    """The answer to SEND ..., STATUS."""
+    lines = ["", f"{program} {group} (PID {pid})", f"  Current status: {reply.get('status')}", ""]
+    if reply.get("in_transaction"):
+        lines += [f"  {reply['in_transaction']} records in current transaction", ""]
+    if reply.get("read"):
+        lines += ["  Current read position:", *_status_place(reply["read"]), ""]
+    for write in reply.get("write") or []:
+        lines += ["  Current write position:", *_status_place(write), f"  Extract Trail: {write.get('trail')}", ""]
+    return lines
+
+
+def _status_place(place: dict[str, Any]) -> list[str]:
+    lines = [f"  Sequence #: {place.get('seqno')}", f"  RBA: {place.get('rba')}"]
+    lines.append(f"  Timestamp: {stamp(place.get('time_us'), micros=True)}")
+    if place.get("csn"):
+        lines.append(f"  CSN: {place['csn']}")
+    return lines
+
+
+def lag(reply: dict[str, Any]) -> list[str]:
+    """The answer to LAG: an unknown lag is said, and idleness is said beside it."""
+    known = reply.get("lag_us")
+    text = (
+        "Last record lag UNKNOWN." if known is None or known < 0 else f"Last record lag {known // 1_000_000} seconds."
+    )
+    return [text, *(["At EOF, no more records to process"] if reply.get("at_eof") else [])]

@@ -1,0 +1,32 @@
+"""docs/parameters.md is the programs' keyword tables, and every example in it is accepted by its program's parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ggsci.parameters import PROGRAMS, reference
+from trails.runtime.params import parse_text
+
+PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
+EXAMPLES = [
+    pytest.param(keywords, keyword, id=f"{program} {keyword.name}")
+    for program, _, keywords in PROGRAMS
+    for keyword in keywords.values()
+]
+
+
+def test_the_page_is_made_from_the_tables():
+    """Run `python -m ggsci.parameters > docs/parameters.md` after a change of a table."""
+    assert PAGE.read_text() == reference()
+
+
+@pytest.mark.parametrize(("keywords", "keyword"), EXAMPLES)
+def test_every_example_is_accepted(keywords, keyword):
+    """Help and an example for every keyword; the example parses as that keyword."""
+    assert keyword.help
+    statements = parse_text(keyword.example, "example")
+    assert [statement.keyword for statement in statements] == [keyword.name]
+    assert statements[0].fault is None
+    keyword.parse(statements[0])

@@ -1,0 +1,106 @@
+"""A home for a test, and ggsci in it: within the process for what only looks, as a process for the whole of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ggsci.session import Session
+from trails.runtime import registration
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+from trails.runtime.status import manager_status, status_of
+
+
+def make_home(root: Path) -> Home:
+    """A home as CREATE SUBDIRS makes it."""
+    Home(str(root)).create_subdirs()
+    return Home.at(str(root))
+
+
+def run(home: Home, line: str, session: Session | None = None) -> tuple[bool, str]:
+    """(succeeded, text) of one command in a session of its own, or in `session`."""
+    session = session or Session(home.root)
+    session.out = session.err = out = io.StringIO()
+    return session.run(line), out.getvalue()
+
+
+def good(home: Home, line: str, session: Session | None = None) -> str:
+    """The text of a command that must succeed."""
+    succeeded, text = run(home, line, session)
+    assert succeeded, text
+    return text
+
+
+def bad(home: Home, line: str, session: Session | None = None) -> str:
+    """The text of a command that must fail."""
+    succeeded, text = run(home, line, session)
+    assert not succeeded, text
+    return text
+
+
+def as_json(home: Home, line: str) -> Any:
+    """What a command prints with --json."""
+    return json.loads(good(home, f"{line} --json"))
+
+
+def ggsci(home: Home, *words: str, stdin: str = "", code: int | None = 0) -> str:
+    """ggsci as a process; what it printed on both outputs."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ggsci", "--home", home.root, *words],
+        input=stdin, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 20.0, what: str = "condition") -> Any:
+    """The condition's first true value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return value
+
+
+def free_port() -> int:
+    """A port nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def write(home: Home, name: str, text: str) -> None:
+    """A parameter file."""
+    Path(home.prm(name)).write_text(text)
+
+
+def status(home: Home, name: str) -> Any:
+    """GroupStatus of a group."""
+    return status_of(home, registration.load(home, name))
+
+
+def group(home: Home, name: str) -> Registration:
+    """Its registration."""
+    return registration.load(home, name)
+
+
+def end_all(home: Home) -> None:
+    """End every process of a home, Collectors too, by what the home knows of them."""
+    pids = [manager_status(home).pid, *(status_of(home, reg).pid for reg in home.groups())]
+    notes = Path(home.folder("dirpcs"), "MGR.collectors")
+    if notes.exists():
+        pids += [row["pid"] for row in json.loads(notes.read_text())]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL) if pid else None

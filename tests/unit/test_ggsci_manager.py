@@ -1,0 +1,428 @@
+"""The Manager's parts: parameters, purging, restarts by rule, and what the Collector port refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+import pytest
+
+from ggsci import manager_lag, manager_purge
+from ggsci.manager_children import Children
+from ggsci.manager_collectors import Collectors, birth_of
+from ggsci.manager_params import ManagerParams, PurgeRule
+from tests.support.homes import good, make_home, wait_for
+from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
+from trails import checkpoint
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.errors import OperatorError, ParamError
+from trails.fs import RealFs
+from trails.position import TrailName
+from trails.runtime import status
+from trails.runtime.clock import RealClock
+from trails.runtime.params import parse_text
+from trails.runtime.report import Log
+from trails.runtime.status import ProcessFile
+from trails.testing import FakeClock
+from trails.writer import TrailWriter
+
+
+def params(text: str) -> ManagerParams:
+    """mgr.prm with this text."""
+    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path / "home")
+
+
+def log_of(home) -> Log:
+    """A Manager's log."""
+    return Log(home, "Trailgate Manager", "mgr.prm", RealClock())
+
+
+# --- mgr.prm ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_file_has_safe_defaults():
+    """The product's port, on this host only; nothing starts or goes by itself."""
+    found = params("")
+    assert (found.port, found.bind, found.ports, found.check_s) == (7809, "127.0.0.1", (7810, 8065), 600)
+    assert not found.autostart + found.autorestart + found.purge
+
+
+def test_every_keyword_is_understood():
+    """Minutes and seconds, wildcards, kinds."""
+    found = params(
+        "PORT 7900\nBIND 0.0.0.0\nDYNAMICPORTLIST 7840-7850\nAUTOSTART ER *\nAUTOSTART EXTRACT ext*\n"
+        "AUTORESTART REPLICAT r?, RETRIES 5, WAITMINUTES 1, RESETMINUTES 2\nAUTORESTART ER *, WAITSECONDS 3\n"
+        "PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPFILES 3\nCHECKSECONDS 7\n"
+    )
+    assert (found.port, found.bind, found.ports, found.check_s) == (7900, "0.0.0.0", (7840, 7850), 7)
+    rule = found.restart_rule("REPLICAT", "R1")
+    assert (rule.retries, rule.wait_s, rule.reset_s) == (5, 60, 120)
+    assert found.restart_rule("EXTRACT", "R1").wait_s == 3
+    assert found.purge == (PurgeRule("./dirdat/*", 3),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("PROT 1", "did you mean PORT"),
+        ("PORT 0", "a whole number from 1 to 65535"),
+        ("DYNAMICPORTLIST 9-8", "ports from low to high"),
+        ("AUTOSTART *", "ER, EXTRACT or REPLICAT"),
+        ("AUTORESTART ER *, RETRYS 1", "RETRIES n"),
+        ("AUTORESTART ER *, RETRIES", "a number behind each option"),
+        ("PURGEOLDEXTRACTS ./dirdat/*, NOUSECHECKPOINTS", "can't be had"),
+        ("PURGEOLDEXTRACTS ./dirdat/*, MINKEEPFILES 0", "a whole number from 1"),
+        ("BIND localhost", "an IP address"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(text, told):
+    """File, line, what was expected."""
+    with pytest.raises(ParamError) as error:
+        params(f"-- comment\n{text}\n")
+    assert "mgr.prm:2" in str(error.value)
+    assert told in str(error.value)
+
+
+# --- purging ----------------------------------------------------------------------------------------------------------
+
+RULES = [PurgeRule("./dirdat/*")]
+
+
+def fill(home) -> list[int]:
+    """A trail of several files; their numbers."""
+    trail = TrailName.parse("./dirdat/lt", home.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=5600, restart_open=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.sync()
+    writer.close()
+    return seqnos(home)
+
+
+def seqnos(home) -> list[int]:
+    """The files there are."""
+    return TrailName.parse("./dirdat/lt", home.root).seqnos(os.listdir(home.folder("dirdat")))
+
+
+def stands(home, name: str, kind: str, seqno: int) -> None:
+    """Save the checkpoint of a reader that is at the beginning of this file."""
+    place = Place(seqno, 4096)
+    save = Checkpoint(name, kind, (ReadCheckpoint("GGS Log Trail", place, place),))
+    checkpoint.save(home.fs, home.checkpoint(name, kind), save)
+
+
+def test_cw_17_nothing_unread_is_purged(home):
+    """CW-17: a file goes when every registered reader is past it; without one checkpoint file nothing goes."""
+    files = fill(home)
+    assert manager_purge.purge(home, RULES) == []  # no registered reader
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/lt")
+    stands(home, "PMP1", "EXTRACT", files[-1])
+    assert manager_purge.purge(home, RULES) == []  # REP1 has no checkpoint
+    stands(home, "REP1", "REPLICAT", files[2])
+    for name in os.listdir(home.folder("dirchk")):
+        os.rename(os.path.join(home.folder("dirchk"), name), os.path.join(home.root, name))
+    assert manager_purge.purge(home, RULES) == []  # every file in dirchk is gone
+    for name in ("PMP1.cpe", "REP1.cpr"):
+        os.rename(os.path.join(home.root, name), os.path.join(home.folder("dirchk"), name))
+    gone = manager_purge.purge(home, RULES)
+    assert [verdict.path for verdict in gone] == [
+        TrailName.parse("./dirdat/lt", home.root).path(seqno) for seqno in files[:2]
+    ]
+    assert seqnos(home) == files[2:]
+
+
+def test_minkeepfiles_and_the_pattern_bound_what_goes(home):
+    """So many files stay, and other trails are left alone; the last file always stays."""
+    files = fill(home)
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    stands(home, "PMP1", "EXTRACT", files[-1] + 1)
+    assert manager_purge.purge(home, [PurgeRule("./dirdat/rt")]) == []
+    manager_purge.purge(home, [PurgeRule("./dirdat/l*", 3)])
+    assert seqnos(home) == files[-3:]
+    manager_purge.purge(home, RULES)
+    assert seqnos(home) == files[-1:]
+    reasons = [verdict.reason for verdict in manager_purge.verdicts(home, RULES)]
+    assert reasons == ["the trail's last file always stays"]
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+class Group:
+    """Children with one Replicat whose program is `sh -c script`, on a clock that a test moves."""
+
+    def __init__(self, home, script: str, rule: str = "AUTORESTART ER *, RETRIES 2, WAITSECONDS 60, RESETSECONDS 600"):
+        good(home, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
+        self.home, self.clock = home, FakeClock()
+        self.children = Children(home, params(rule), log_of(home), self.clock, lambda *_: ["sh", "-c", script])
+
+    @property
+    def child(self):
+        """What is known of it."""
+        return self.children.children["R1"]
+
+    def end(self) -> None:
+        """Wait until its process has ended, and let the Manager see it."""
+        process = self.child.process
+        process.wait(10)
+        self.children.look()
+
+    def later(self, seconds: float) -> None:
+        """Move time, and let the Manager look."""
+        self.clock.sleep(seconds)
+        self.children.look()
+
+
+def log_text(home) -> str:
+    """ggserr.log."""
+    with open(home.ggserr) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "restarts"),
+    [
+        ("exit 0", 0, False),
+        ("exit 1", 1, False),
+        ("echo the target lacks a column; exit 2", 2, False),
+        ("exit 3", 3, True),
+        ("kill -9 $$", 3, True),
+    ],
+)
+def test_who_must_act_decides_about_a_restart(home, script, code, restarts):
+    """Only exit code 3 and a death without a recorded code are tried again."""
+    group = Group(home, script)
+    group.children.start("R1")
+    group.end()
+    assert group.child.code == code
+    assert (group.child.retry_at is not None) == restarts
+    if code == 2:
+        assert "the target lacks a column" in log_text(home)
+
+
+def test_a_recorded_code_is_believed_before_the_systems(home):
+    """The process file of that very process tells; one of an earlier run does not."""
+    group = Group(home, "sleep 0.3; exit 3")
+    pid = group.children.start("R1")
+    note = ProcessFile(pid, 1, "ENDED", "A", 2, "wrong password")
+    status.write(home.fs, home.status("R1", "REPLICAT"), note)
+    group.end()
+    assert (group.child.code, group.child.message, group.child.retry_at) == (2, "wrong password", None)
+
+
+def test_restarts_wait_are_counted_and_end(home):
+    """RETRIES in a row, each after the wait; then it is left down, and that is said."""
+    group = Group(home, "exit 3")
+    first = group.children.start("R1")
+    group.end()
+    group.later(59)
+    assert group.child.pid == first
+    for number in (1, 2):
+        group.later(61)
+        assert (group.child.retries, group.child.pid != first) == (number, True)
+        group.end()
+    assert group.child.retry_at is None
+    assert "2 restarts did not help" in log_text(home)
+
+
+def test_a_long_run_starts_the_count_anew(home):
+    """RESETMINUTES: a group that ran long enough has its full number of tries again."""
+    group = Group(home, "read line < fifo; exit 3")
+    os.mkfifo(os.path.join(home.root, "fifo"))
+    group.children.start("R1")
+    group.child.retries = 2
+    group.later(601)
+    with open(os.path.join(home.root, "fifo"), "w") as fifo:
+        fifo.write("go\n")
+    group.end()
+    assert (group.child.retries, group.child.retry_at is not None) == (0, True)
+
+
+def test_what_the_operator_wants_down_stays_down(home):
+    """HOLD cancels a restart that waits, and is remembered by the next Manager until START."""
+    group = Group(home, "exit 3")
+    group.children.start("R1")
+    group.end()
+    group.children.hold("R1")
+    group.later(1000)
+    assert not group.child.alive
+    assert group.child.retries == 0
+    note = ProcessFile(1, 1, "RUNNING", "A")
+    status.write(home.fs, home.status("R1", "REPLICAT"), note)
+    again = Children(home, params("AUTORESTART ER *"), log_of(home), FakeClock(), lambda *_: ["false"])
+    again.adopt_and_start()
+    assert again.children["R1"].retry_at is None
+
+
+def test_a_program_that_cannot_be_started_is_an_error_of_the_request(home):
+    """The Manager goes on."""
+    group = Group(home, "")
+    group.children._command = lambda *_: ["/nowhere/program"]
+    with pytest.raises(OperatorError, match="can't be started"):
+        group.children.start("R1")
+    with pytest.raises(OperatorError, match="does not exist"):
+        group.children.start("NOPE")
+    with pytest.raises(OperatorError, match="is not running"):
+        group.children.kill("R1")
+
+
+# --- the Collector port -----------------------------------------------------------------------------------------------
+
+
+class Port:
+    """Collectors on a port of this host, with a program of the test's as Collector."""
+
+    def __init__(self, home, program: str = "pass", clock=None) -> None:
+        command = lambda home, trail, params, fd: [sys.executable, "-c", program, str(fd)]  # noqa: E731
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.collectors = Collectors(home, params(f"PORT {port}"), log_of(home), clock or RealClock(), command)
+
+    def ask(self, data: bytes) -> dict:
+        """Send, let the Manager work, and give the answer."""
+        with socket.create_connection(("127.0.0.1", self.collectors.port)) as link:
+            link.sendall(data)
+            link.setblocking(False)
+            got = b""
+
+            def answered() -> bool:
+                nonlocal got
+                self.collectors.step()
+                try:
+                    got += link.recv(65536)
+                except BlockingIOError:
+                    return False
+                return got.endswith(b"\n")
+
+            wait_for(answered)
+        return json.loads(got)
+
+
+@pytest.fixture
+def port(home):
+    made = []
+
+    def make(*args, **more):
+        made.append(Port(home, *args, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.collectors.close()
+
+
+def wanted(**changes) -> bytes:
+    """A request."""
+    asked = {"trailgate": 1, "verb": "START COLLECTOR", "trail": "./dirdat/rt", "pump": "a" * 32 + "/PMP1"}
+    return json.dumps(asked | changes).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "expected one line of JSON"),
+        (b"[1]\n", "expected one line of JSON"),
+        (b"x" * 9000, "at most 8192 bytes"),
+        (wanted(trailgate=2), "speaks version 1, the pump 2"),
+        (wanted(verb="STOP"), "expected START COLLECTOR"),
+        (wanted(pump="../../x"), "expected START COLLECTOR"),
+        (wanted(trail=7), "expected START COLLECTOR"),
+        (wanted(trail="/etc/rt"), "outside this home's dirdat"),
+        (wanted(trail="./dirdat/../dirprm/rt"), "outside this home's dirdat"),
+        (wanted(trail="./dirdat/link/rt"), "outside this home's dirdat"),
+        (wanted(trail="./dirdat/long"), "two-character prefix"),
+        (wanted(trail="./dirdat/\x00t"), "two-character prefix"),
+        (wanted(trail="./dirdat/lt"), "is written by EXTRACT EXT1"),
+    ],
+)
+def test_what_is_no_proper_request_is_refused(home, port, data, told):
+    """Bounded, checked, and never outside dirdat, links followed."""
+    os.symlink("/tmp", os.path.join(home.folder("dirdat"), "link"))
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    answer = port().ask(data)
+    assert (answer["ok"], answer["permanent"]) == (False, True)
+    assert told in answer["error"]
+
+
+def test_a_silent_client_is_let_go(home, port):
+    """After ten seconds, and without holding up anybody."""
+    clock = FakeClock()
+    made = port(clock=clock)
+    with socket.create_connection(("127.0.0.1", made.collectors.port)) as link:
+        wait_for(lambda: made.collectors.step() or made.collectors._requests)
+        clock.sleep(11)
+        made.collectors.step()
+        assert b"within 10 seconds" in link.recv(1000)
+        assert made.collectors._requests == []
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("raise SystemExit(1)", "ended at its start"),
+        ('import os,sys; os.write(int(sys.argv[1]), b\'{"error": "no port is free"}\\n\')', "no port is free"),
+        ("import os,sys; os.write(int(sys.argv[1]), b'nonsense\\n')", "ended at its start"),
+    ],
+)
+def test_a_collector_that_cannot_start_is_answered(port, program, told):
+    """The pump hears why, and may try again."""
+    answer = port(program).ask(wanted())
+    assert (answer["ok"], answer["permanent"]) == (False, False)
+    assert told in answer["error"]
+
+
+def test_the_trails_lock_of_a_stranger_is_respected(home, port):
+    """Whoever holds the trail and was not handed out here is not killed; the pump tries again."""
+    trail = TrailName.parse("./dirdat/rt", home.root)
+    lock = home.fs.lock(trail.lock_path())
+    answer = port().ask(wanted())
+    lock.release()
+    assert f"held by process {os.getpid()}" in answer["error"]
+    assert not answer["permanent"]
+
+
+def test_a_reused_process_id_is_no_collector(home, port):
+    """The note of an earlier Manager names a process id that somebody else has now: it is left alone."""
+    note = {"pid": os.getpid(), "pump": "a" * 32 + "/PMP1", "trail": "x", "port": 1, "assigned_us": 1, "birth": 1}
+    with open(os.path.join(home.folder("dirpcs"), "MGR.collectors"), "w") as file:
+        json.dump([note], file)
+    made = port()
+    assert made.collectors.rows() == []
+    assert birth_of(os.getpid()) != 1
+    assert birth_of(2**22 + 1) is None
+
+
+# --- lag reports ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("age_s", "lag_s", "severity"),
+    [(1, 4, None), (1, 5, "INFO"), (1, 60, "WARNING"), (1000, 0, "WARNING")],
+)
+def test_a_lag_over_a_bound_is_reported(home, age_s, lag_s, severity):
+    """INFO over LAGINFO, WARNING over LAGCRITICAL, and WARNING where the figure is stale and so can't be known."""
+    good(home, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
+    now = 1_700_000_000_000_000
+    save = Checkpoint("R1", "REPLICAT", saved_us=now - age_s * 1_000_000, lag_us=lag_s * 1_000_000)
+    checkpoint.save(home.fs, home.checkpoint("R1", "REPLICAT"), save)
+    rules = params("LAGREPORTMINUTES 1\nLAGINFOSECONDS 5\nLAGCRITICALMINUTES 1\n")
+    manager_lag.report(home, rules, log_of(home), now)
+    assert "Lag for" not in log_text(home)  # it does not run
+    lock = home.fs.lock(home.lock("R1"))
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), now, "RUNNING"))
+    manager_lag.report(home, rules, log_of(home), now)
+    lock.release()
+    lines = [line for line in log_text(home).splitlines() if "Lag for REPLICAT R1" in line]
+    assert [line.split()[2] for line in lines] == ([severity] if severity else [])
+    if age_s == 1000:
+        assert "is UNKNOWN (checkpoint updated 00:16:40 ago)" in lines[0]

@@ -1,0 +1,531 @@
+"""The parameter-file language: text -> statements -> values checked against a table of keywords.
+
+Rule: a file is looked at whole, and every mistake in it is reported at once with file, line and what was expected.
+So reading never raises on a mistake: it gives a Statement with a `fault`, and `check` raises all of them together
+with unknown keywords, wrong arguments, repetitions and missing keywords.
+
+    -- a comment, as is a line that begins with COMMENT
+    EXTRACT ext1
+    EXTTRAIL ./dirdat/lt            one parameter a line, keywords in any case
+    RMTHOST there, &                `&` at the end of a line goes on with the next
+        MGRPORT 7809
+    TABLE sales.*;                  TABLE, MAP and their EXCLUDEs end with `;` and may span lines
+    MAP sales."Order Lines",
+        TARGET copy."Order Lines";
+
+'literals' are text, "identifiers" keep their case and blanks; * and ? are wildcards outside quotes.
+lark parses the arguments and is imported at the first statement, so that ggsci's prompt does not wait for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trails.errors import OperatorError, ParamError
+from trails.runtime.masking import mask_parameters
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+UNTIL_SEMICOLON = frozenset(("TABLE", "MAP", "TABLEEXCLUDE", "MAPEXCLUDE"))
+MAX_BYTES = 4 << 20
+
+
+class Literal(str):
+    """A word that stood in single quotes, without them."""
+
+    __slots__ = ()
+
+
+class Group(tuple["Word", ...]):
+    """Words that stood in parentheses."""
+
+    __slots__ = ()
+
+
+Word = str | Group
+
+
+class ParamErrors(ParamError):  # noqa: N818  -- it is several
+    """All mistakes of one file: one line of the message each, `errors` one by one."""
+
+    def __init__(self, errors: Sequence[ParamError]) -> None:
+        super().__init__("\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One parameter. `text` is what follows the keyword, as written; `fault` tells why `words` could not be made."""
+
+    keyword: str
+    words: tuple[Word, ...]
+    text: str
+    file: str
+    line: int
+    fault: str = ""
+
+    def error(self, expected: str, found: object = None) -> ParamError:
+        """A ParamError at this place: what was expected, and what stood there (default: the argument text)."""
+        shown = " ".join(mask_parameters(self.text if found is None else str(found)).split())
+        what = f"found {shown!r}" if shown else "found nothing"
+        return ParamError(f"{self.file}:{self.line}: {self.keyword}: expected {expected}, {what}")
+
+    def wrong(self, message: str) -> ParamError:
+        """A ParamError at this place with a message of its own."""
+        return ParamError(f"{self.file}:{self.line}: {self.keyword}: {message}")
+
+
+# --- text -> statements ---------------------------------------------------------------------------------------------
+
+
+def parse_file(path: str) -> list[Statement]:
+    """The statements of a parameter file. Raises ParamError if the file can't be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ParamError(f"{path}: the parameter file does not exist", hint="Write it with EDIT PARAMS") from None
+    except OSError as error:
+        raise ParamError(f"{path}: {error.strerror}", hint="It must be readable for this user") from None
+    if len(data) > MAX_BYTES:
+        raise ParamError(f"{path}: expected at most {MAX_BYTES} bytes", hint="Is this a parameter file?")
+    try:
+        return parse_text(data.decode("utf-8-sig"), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ParamError(f"{path}:{line}: expected UTF-8 text, found byte 0x{data[error.start]:02x}") from None
+
+
+def parse_text(text: str, name: str) -> list[Statement]:
+    """The statements of `text`; `name` stands for the file in messages."""
+    return [_statement(raw, name) for raw in _split(text)]
+
+
+@dataclass(slots=True)
+class _Raw:
+    """A statement as lines of text, before its arguments are parsed."""
+
+    line: int
+    text: str
+    fault: str = ""
+
+
+# What matters for where a statement ends: strings (and strings that never close), comments, the semicolon.
+_SPLIT = re.compile(
+    r"""(?P<string>'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*")|(?P<open>['"])|(?P<comment>(?:(?<=\s)|^)--.*)"""
+    r"""|(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://\S*[^\s;])|(?P<end>;)|(?P<par>[()])""",
+    re.MULTILINE,
+)
+_KEYWORD = re.compile(r"\s*([^\s,;()'\"]+)")
+
+
+def _split(text: str) -> Iterator[_Raw]:
+    """Cut `text` into statements."""
+    lines = text.splitlines()
+    at = 0
+    while at < len(lines):
+        keyword = _first_word(lines[at])
+        if not keyword or keyword == "COMMENT" or keyword.startswith("--"):
+            at += 1
+            continue
+        raw, at = (_until_semicolon if keyword in UNTIL_SEMICOLON else _one_line)(lines, at)
+        yield raw
+
+
+def _first_word(line: str) -> str:
+    match = _KEYWORD.match(line)
+    return match[1].upper() if match else line.strip()[:1]
+
+
+def _one_line(lines: list[str], at: int) -> tuple[_Raw, int]:
+    """A statement of one line, and of those that `&` adds. Returns it and the next line's index."""
+    raw = _Raw(at + 1, "")
+    while at < len(lines):
+        line, end, fault = _scan(lines[at])
+        at += 1
+        more = line.rstrip().endswith("&")
+        raw.text += line.rstrip()[:-1] + "\n" if more else line
+        raw.fault = raw.fault or fault or ("no ';' after this parameter" if end is not None else "")
+        if not more:
+            return raw, at
+    raw.fault = raw.fault or "a line after '&', found the end of the file"
+    return raw, at
+
+
+def _until_semicolon(lines: list[str], start: int) -> tuple[_Raw, int]:
+    """A statement up to its `;`. Where that is missing only its first line is taken, so what follows is checked too."""
+    raw = _Raw(start + 1, "")
+    depth = 0
+    for at in range(start, len(lines)):
+        if at > start and depth <= 0 and _first_word(lines[at]) in UNTIL_SEMICOLON:
+            break
+        line, rest, fault = _scan(lines[at])
+        raw.fault = raw.fault or fault
+        raw.text += line.rstrip().removesuffix("&") + "\n"
+        depth += _depth(line)
+        if rest is not None:
+            raw.fault = raw.fault or (f"a new line after ';', found {rest!r}" if rest else "")
+            return raw, at + 1
+    return _Raw(start + 1, _scan(lines[start])[0], raw.fault or "';' at its end, found none"), start + 1
+
+
+def _scan(line: str) -> tuple[str, str | None, str]:
+    """(the line without comment and from `;` on, what follows the `;` or None, fault)."""
+    for match in _SPLIT.finditer(line):
+        if match["open"]:
+            return line[: match.start()], None, f"a closing {match['open']}, found the end of the line"
+        if match["comment"]:
+            return line[: match.start()], None, ""
+        if match["end"]:
+            rest = _scan(line[match.end() :])
+            return line[: match.start()], rest[0].strip(), rest[2]
+    return line, None, ""
+
+
+def _depth(line: str) -> int:
+    return sum({"(": 1, ")": -1}.get(m[0], 0) for m in _SPLIT.finditer(line))
+
+
+# --- a statement's arguments ----------------------------------------------------------------------------------------
+
+
+def _statement(raw: _Raw, name: str) -> Statement:
+    match = _KEYWORD.match(raw.text)
+    keyword = match[1] if match else raw.text.strip()[:1]
+    text = raw.text[match.end() if match else 0 :].strip()
+    words: tuple[Word, ...] = ()
+    fault = raw.fault
+    if not fault:
+        words, fault = _words(text)
+    return Statement(keyword.upper(), words, text, name, raw.line, fault)
+
+
+def _words(text: str) -> tuple[tuple[Word, ...], str]:
+    """(the words, "") or ((), what is wrong)."""
+    if not text:
+        return (), ""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+    try:
+        tree: Any = _parser().parse(text)
+    except UnexpectedCharacters as error:
+        return (), f"a word, a 'literal' or '(', found {text[error.pos_in_stream :][:20]!r}"
+    except UnexpectedToken as error:
+        at_end = error.token.type == "$END"
+        return (), "')', found the end" if at_end else f"a word or the end, found {str(error.token)!r}"
+    return tuple(_word(child) for child in tree.children), ""
+
+
+def _word(tree: Any) -> Word:
+    if tree.data == "group":
+        return Group(_word(child) for child in tree.children)
+    token = str(tree.children[0])
+    return Literal(token[1:-1].replace("''", "'")) if tree.data == "literal" else token
+
+
+@cache
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = Path(__file__).with_name("params.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", start="arguments")
+
+
+# --- statements -> values -------------------------------------------------------------------------------------------
+
+Parser = Callable[[Statement], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """One keyword of a program: how it is written, what it does, one example, and how its arguments become a value.
+
+    `parse` raises the ParamError of `Statement.error` on anything it does not expect.
+    """
+
+    name: str
+    shape: str
+    help: str
+    example: str
+    parse: Parser
+    repeatable: bool = False
+    required: bool = False
+
+
+def table(*keywords: Keyword) -> dict[str, Keyword]:
+    """A program's keyword table."""
+    return {keyword.name: keyword for keyword in keywords}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a checked file says: for each keyword the statements and their parsed values, in file order."""
+
+    file: str
+    found: Mapping[str, Sequence[tuple[Statement, Any]]] = field(default_factory=dict)
+
+    def one(self, keyword: str, default: Any = None) -> Any:
+        """The keyword's value (the last, if repeated), or `default` if it is not in the file."""
+        pairs = self.found.get(keyword)
+        return pairs[-1][1] if pairs else default
+
+    def all(self, keyword: str) -> list[Any]:
+        """Each value of a repeatable keyword, in file order."""
+        return [value for _, value in self.found.get(keyword, ())]
+
+    def has(self, keyword: str) -> bool:
+        """Whether the file names the keyword."""
+        return keyword in self.found
+
+    def statements(self, keyword: str) -> list[Statement]:
+        """The keyword's statements, for messages that name their line."""
+        return [statement for statement, _ in self.found.get(keyword, ())]
+
+
+def check(
+    statements: Sequence[Statement], keywords: Mapping[str, Keyword], program: str, *, first: str = "", file: str = ""
+) -> Values:
+    """Hold a file against the program's table. Raises ParamErrors with every mistake in it, in line order.
+
+    `first` is the keyword that must open the file (EXTRACT, REPLICAT); `file` names an empty file in messages.
+    """
+    file = statements[0].file if statements else file
+    errors: list[ParamError] = []
+    found: dict[str, list[tuple[Statement, Any]]] = {}
+    if first and (not statements or statements[0].keyword != first):
+        shown = statements[0].keyword if statements else "nothing"
+        errors.append(ParamError(f"{file}:1: expected {first} {keywords[first].shape} first, found {shown}"))
+    for statement in statements:
+        try:
+            value = _value(statement, keywords, program, found)
+        except ParamError as error:
+            errors.append(error)
+        else:
+            found.setdefault(statement.keyword, []).append((statement, value))
+    named = {statement.keyword for statement in statements}
+    errors += [
+        ParamError(f"{file}: {k.name} is missing; expected {k.name} {k.shape}, such as: {k.example}")
+        for k in keywords.values()
+        if k.required and k.name not in named and k.name != first
+    ]
+    if errors:
+        raise ParamErrors(errors)
+    return Values(file, found)
+
+
+def _value(
+    statement: Statement,
+    keywords: Mapping[str, Keyword],
+    program: str,
+    found: Mapping[str, Sequence[tuple[Statement, Any]]],
+) -> Any:
+    keyword = keywords.get(statement.keyword)
+    if keyword is None:
+        raise statement.wrong(f"{program} has no such parameter{did_you_mean(statement.keyword, keywords)}")
+    if statement.fault:
+        raise statement.wrong(f"expected {statement.fault}")
+    if statement.keyword in found and not keyword.repeatable:
+        raise statement.wrong(f"expected once, found again (first in line {found[statement.keyword][0][0].line})")
+    return keyword.parse(statement)
+
+
+def did_you_mean(word: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+    """`; did you mean TABLE?`, or nothing if no known word is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.upper(), list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# --- parsers for keyword tables -------------------------------------------------------------------------------------
+
+
+def nothing(statement: Statement) -> bool:
+    """For a switch: no argument, the value is True."""
+    if statement.words:
+        raise statement.error("no argument")
+    return True
+
+
+def word(statement: Statement) -> str:
+    """Exactly one word (or 'literal')."""
+    if len(statement.words) != 1 or not isinstance(statement.words[0], str):
+        raise statement.error("one word")
+    return statement.words[0]
+
+
+def text(statement: Statement) -> str:
+    """The whole argument as written, such as a URL; never empty."""
+    if not statement.text:
+        raise statement.error("an argument")
+    only = statement.words[0] if len(statement.words) == 1 else None
+    return str(only) if isinstance(only, Literal) else statement.text
+
+
+def number(low: int, high: int) -> Parser:
+    """A parser for one whole number within [low, high]."""
+
+    def parse(statement: Statement) -> int:
+        return whole(statement, statement.words[0] if len(statement.words) == 1 else None, low, high)
+
+    return parse
+
+
+def whole(statement: Statement, item: Word | None, low: int, high: int) -> int:
+    """`item`, one word of the statement, as a whole number within [low, high]."""
+    if isinstance(item, str) and item.isascii() and item.isdecimal() and low <= int(item[:18]) <= high:
+        return int(item)
+    raise statement.error(f"a whole number from {low} to {high}")
+
+
+def one_of(*choices: str) -> Parser:
+    """A parser for one of some fixed words, in any case; the value is upper case."""
+
+    def parse(statement: Statement) -> str:
+        found = word(statement).upper()
+        if found not in choices:
+            raise statement.error(" or ".join(choices) + did_you_mean(found, choices))
+        return found
+
+    return parse
+
+
+def group(statement: Statement) -> str:
+    """A group's name, upper case."""
+    from trails.runtime.home import group_name
+
+    try:
+        return group_name(word(statement))
+    except OperatorError as error:
+        raise statement.wrong(error.message) from None
+
+
+def pattern(statement: Statement) -> Pattern:
+    """One table pattern: schema.table, with wildcards."""
+    return table_pattern(statement, statement.words[0] if len(statement.words) == 1 else None)
+
+
+def table_pattern(statement: Statement, item: Word | None) -> Pattern:
+    """`item`, one word of the statement, as a table pattern."""
+    if isinstance(item, str) and not isinstance(item, Literal):
+        try:
+            return Pattern(item)
+        except ValueError as error:
+            raise statement.error(str(error), item) from None
+    raise statement.error("schema.table, such as sales.*")
+
+
+# --- table names ----------------------------------------------------------------------------------------------------
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_WILD = {"*": ".*", "?": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`schema.table` as written in TABLE and MAP. Unquoted parts fold to lower case and may hold * and ?.
+
+    Raises ValueError (what was expected) if the text is no such name.
+    """
+
+    text: str
+    parts: tuple[tuple[str, bool], ...] = field(init=False, compare=False)  # (name, was quoted): schema, table
+    _schema: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _table: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = _parts(self.text)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "_schema", _regex(*parts[0]))
+        object.__setattr__(self, "_table", _regex(*parts[1]))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def matches(self, schema: str, name: str) -> bool:
+        """Whether the table `schema.name`, as the database spells it, is meant."""
+        return bool(self._schema.fullmatch(schema) and self._table.fullmatch(name))
+
+    @property
+    def exact(self) -> tuple[str, str] | None:
+        """(schema, table) if there is no wildcard in it, else None."""
+        if any(not quoted and ("*" in name or "?" in name) for name, quoted in self.parts):
+            return None
+        return self.parts[0][0], self.parts[1][0]
+
+    def fill(self, schema: str, name: str) -> tuple[str, str]:
+        """As a MAP target: a part that is a lone `*` takes the source's, all others stand as they are."""
+        (s, s_quoted), (t, t_quoted) = self.parts
+        return (schema if s == "*" and not s_quoted else s), (name if t == "*" and not t_quoted else t)
+
+    @property
+    def is_target(self) -> bool:
+        """Whether `fill` can be used: no wildcard but lone `*`s."""
+        return all(quoted or part == "*" or not ("*" in part or "?" in part) for part, quoted in self.parts)
+
+
+def _parts(text: str) -> tuple[tuple[str, bool], ...]:
+    parts: list[tuple[str, bool]] = []
+    at = 0
+    while match := _PART.match(text, at):
+        quoted = match[1] is not None
+        parts.append((match[1].replace('""', '"') if quoted else match[2].lower(), quoted))
+        at = match.end() + 1
+        if match.end() >= len(text) or text[match.end()] != ".":
+            break
+    if len(parts) != 2 or at != len(text) + 1:
+        raise ValueError('schema.table, such as sales.* or sales."Orders"')
+    return tuple(parts)
+
+
+def _regex(name: str, quoted: bool) -> re.Pattern[str]:
+    if quoted:
+        return re.compile(re.escape(name))
+    return re.compile("".join(_WILD.get(c) or re.escape(c) for c in name), re.DOTALL)
+
+
+# --- keywords of all programs ---------------------------------------------------------------------------------------
+
+_SECONDS = {"SECONDS": 1, "SECOND": 1, "SEC": 1, "MINUTES": 60, "MINUTE": 60, "MIN": 60, "HOURS": 3600, "HOUR": 3600}
+
+
+def _report_count(statement: Statement) -> int:
+    """Seconds between two REPORTCOUNT lines."""
+    expected = "EVERY n SECONDS, MINUTES or HOURS"
+    words = [w.upper() for w in statement.words if isinstance(w, str)]
+    if len(words) != 3 or len(statement.words) != 3 or words[0] != "EVERY" or words[2] not in _SECONDS:
+        raise statement.error(expected)
+    return whole(statement, words[1], 1, 100_000) * _SECONDS[words[2]]
+
+
+COMMON = table(
+    Keyword(
+        "COMMENT",
+        "text",
+        "A comment, as is everything after `--`.",
+        "COMMENT orders and customers",
+        text,
+        repeatable=True,
+    ),
+    Keyword(
+        "CHECKPOINTSECS",
+        "n",
+        "Save the checkpoint file every n seconds, 1 to 3600; 10 if not given.",
+        "CHECKPOINTSECS 10",
+        number(1, 3600),
+    ),
+    Keyword(
+        "REPORTCOUNT",
+        "EVERY n {SECONDS | MINUTES | HOURS}",
+        "Write the number of records processed, and their rate, to the report that often.",
+        "REPORTCOUNT EVERY 5 MINUTES",
+        _report_count,
+    ),
+)
+"""Keywords that every group's program takes; a program's table is `COMMON | table(...)`."""

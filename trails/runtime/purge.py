@@ -1,0 +1,74 @@
+"""Which files of a trail nobody needs any more, and why each of the others stays.
+
+Rule (invariant I2): a file goes only when every registered reader of the trail is durably past it. A reader whose
+checkpoint file is missing or damaged keeps everything, a trail without registered readers keeps everything, and the
+last file always stays: the writer finds there where to go on. What is unsure stays, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trails import checkpoint
+from trails.errors import GateError
+from trails.fs import Fs
+from trails.position import TrailName
+from trails.runtime import registration
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+
+
+@dataclass(frozen=True, slots=True)
+class FileFate:
+    """One file of the trail: whether it may be removed, and the reason either way."""
+
+    seqno: int
+    path: str
+    removable: bool
+    reason: str
+
+
+def removable(home: Home, fs: Fs, trail: TrailName) -> list[FileFate]:
+    """The fate of each file of the trail, oldest first."""
+    seqnos = trail.seqnos(fs.listdir(trail.folder))
+    needs = [_oldest_needed(home, fs, reader) for reader in readers(home, trail)]
+    return [FileFate(seqno, trail.path(seqno), *_fate(seqno, seqnos[-1], needs)) for seqno in seqnos]
+
+
+def readers(home: Home, trail: TrailName) -> list[Registration]:
+    """The registered groups that read this trail."""
+    return [r for r in registration.all(home) if r.source == "TRAIL" and _reads(home, r, trail)]
+
+
+def _reads(home: Home, reg: Registration, trail: TrailName) -> bool:
+    return TrailName.parse(reg.trail, home.root) == trail
+
+
+def _fate(seqno: int, last: int, needs: list[tuple[int, str]]) -> tuple[bool, str]:
+    if seqno == last:
+        return False, "the trail's last file always stays"
+    if not needs:
+        return False, "no registered group reads this trail"
+    oldest, who = min(needs)
+    if seqno >= oldest:
+        return False, who
+    return True, f"every reader is past it ({who})"
+
+
+def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:
+    """(first file the reader may still ask for, the reason in words)."""
+    who = f"{reader.kind} {reader.name}"
+    try:
+        history = checkpoint.load(fs, home.checkpoint(reader.name, reader.kind))
+    except GateError as error:
+        return 0, f"{who}: its checkpoint can't be read: {error.message}"
+    if not history or not history[0].reads:
+        return 0, f"{who} has no checkpoint"
+    read = history[0].reads[0]
+    place = read.recovery or read.current
+    # An ALTER not yet obeyed sends the reader to another place at its next start.
+    if reader.alter_no and history[0].extra.get("alter_no", 0) < reader.alter_no:
+        altered = reader.alter.get("seqno", 0 if "csn" in reader.alter else place.seqno)
+        if altered < place.seqno:
+            return altered, f"{who} was altered to begin in file {altered}"
+    return place.seqno, f"{who} needs file {place.seqno} on"

@@ -1,0 +1,432 @@
+"""`main`: from a command line to a running process and its exit code. Every process's `__main__` is one call of it.
+
+Order, and why: home and registration (nothing is touched for a group that does not exist), the group's lock (one
+process a group), the process file with stop status A (from here on a death shows ABENDED), report and log, the
+parameter file, control socket, `build`, the loop, the exit code into the process file, exit. After SIGKILL nothing
+needs cleaning: the system frees the lock, the next start ages the report and replaces the socket.
+
+Exit codes: 0 stopped, 1 a bug, 2 the operator must act, 3 the peer or database is away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import errno
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from trails import checkpoint as checkpoints
+from trails.checkpoint import Checkpoint
+from trails.errors import (
+    EXIT_AWAY,
+    EXIT_BUG,
+    EXIT_OPERATOR,
+    EXIT_STOPPED,
+    GateError,
+    LockedError,
+    OperatorError,
+    ParamError,
+)
+from trails.fs import Fs, Lock, RealFs
+from trails.runtime import params, registration, report, status
+from trails.runtime.clock import Clock, RealClock, local_text
+from trails.runtime.control import ControlServer
+from trails.runtime.home import MANAGER, Home, group_name
+from trails.runtime.loop import Process, Stop, run
+from trails.runtime.masking import mask, mask_parameters
+from trails.runtime.params import Statement
+from trails.runtime.registration import Registration
+from trails.runtime.report import Log, Report, quietly
+from trails.runtime.stats import report_lines
+
+CHECKPOINT_SECONDS = 10
+LOCK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What main() knows of a program: the groups it runs, and its name in reports and logs."""
+
+    kind: str
+    source: str
+    product: str
+
+
+PROGRAMS = {
+    "EXTRACT": Program("EXTRACT", "TRANLOG", "Trailgate Capture"),
+    "PUMP": Program("EXTRACT", "TRAIL", "Trailgate Pump"),
+    "REPLICAT": Program("REPLICAT", "TRAIL", "Trailgate Delivery"),
+    "MANAGER": Program("MANAGER", "", "Trailgate Manager"),
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything `build` gets. `registration` is None for the Manager only; `previous` is newest first."""
+
+    home: Home
+    fs: Fs
+    group: str
+    kind: str
+    statements: list[Statement]
+    registration: Registration | None
+    report: Report
+    log: Log
+    clock: Clock
+    stop: Stop
+    started_us: int
+    parameter_file: str
+    previous: list[Checkpoint] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        """This machine's name."""
+        return socket.gethostname()
+
+
+Build = Callable[[Context], Process]
+
+
+def main(program: str, argv: Sequence[str], build: Build) -> int:
+    """Run a process to its end. `program` is one of PROGRAMS; `argv` is `--home DIR GROUP` (Manager: no group).
+
+    Returns the exit code. `build` makes the Process, or raises a GateError that says why it can't start.
+    """
+    os.umask(0o077)
+    try:
+        this = _Run.begin(PROGRAMS[program], argv, build)
+    except (GateError, OSError) as error:
+        return _complain(error)
+    return this.to_the_end()
+
+
+class _Run:
+    """One run of one group, from the moment its lock is held."""
+
+    def __init__(
+        self, program: Program, home: Home, group: str, reg: Registration | None, build: Build, log: Log, lock: Lock
+    ) -> None:
+        self.program = program
+        self.home = home
+        self.group = group
+        self.registration = reg
+        self.build = build
+        self.clock = RealClock()
+        self.stop = Stop()
+        self.note = status.ProcessFile(os.getpid(), self.clock.now_us())
+        self.log = log
+        self.lock = lock
+        self.process: Process | None = None
+        self.parameters: list[str] = []
+
+    @classmethod
+    def begin(cls, program: Program, argv: Sequence[str], build: Build) -> _Run:
+        """Find home and group and take its lock; nothing of the group is touched before that."""
+        home_path, group = _arguments(program, argv)
+        home = Home.at(home_path, RealFs())
+        log = Log(home, program.product, os.path.basename(home.prm(group)), RealClock())
+        try:
+            reg = None if program.kind == "MANAGER" else _registered(home, group, program)
+            lock = _take_lock(home, group)
+        except (GateError, OSError) as error:
+            quietly(log.error, report.FAILED, exit_of(error)[1])
+            raise
+        return cls(program, home, group, reg, build, log, lock)
+
+    def to_the_end(self) -> int:
+        """Start, run, and record how it ended."""
+        code, message = EXIT_STOPPED, ""
+        try:
+            self._note(state="STARTING")
+            self.stop.install()
+            self._run()
+        except BaseException as error:  # noqa: BLE001  -- whatever it is, its exit code must be recorded
+            code, message = self._ended_by(error)
+        return self._record(code, message)
+
+    def _run(self) -> None:
+        context = self._open()
+        control = ControlServer(self.home, self.group, self._answer)
+        try:
+            self.process = process = self.build(context)
+            settings = _CommonSettings.of(context.statements)
+            self._note(state="RUNNING")
+            self.log.info(report.STARTED, f"{self._who} started.")
+            run(
+                process,
+                self._save,
+                self.stop,
+                clock=self.clock,
+                checkpoint_every=settings.checkpoint_secs,
+                control=control,
+                chores=self._chores(settings),
+            )
+            self._write_statistics()
+            self.log.info(report.STOPPED, f"{self._who} stopped normally.")
+        finally:
+            control.close()
+
+    def _open(self) -> Context:
+        """Report, parameters, earlier checkpoints."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            release = version("trailgate")
+        except PackageNotFoundError:
+            release = "(not installed)"
+        paper = self.log.report = Report(self.home, self.group)
+        paper.banner(self.program.product, release, self.note.started_us)
+        self.log.info(report.STARTING, f"{self._who} starting.")
+        path = self.home.prm(self.group)
+        statements = params.parse_file(path)
+        self._echo(path)
+        if self.registration:
+            check_group(statements, self.program.kind, self.group, path)
+        previous = [] if not self.registration else checkpoints.load(self.home.fs, self._checkpoint_path)
+        paper.box("Run Time Messages")
+        return Context(
+            self.home,
+            self.home.fs,
+            self.group,
+            self.program.kind,
+            statements,
+            self.registration,
+            paper,
+            self.log,
+            self.clock,
+            self.stop,
+            self.note.started_us,
+            path,
+            previous,
+        )
+
+    def _echo(self, path: str) -> None:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            text = file.read()
+        self.parameters = mask_parameters(text).splitlines()
+        if self.log.report:
+            self.log.report.parameters(text)
+
+    @property
+    def _who(self) -> str:
+        return "Manager" if self.program.kind == "MANAGER" else f"{self.program.kind} {self.group}"
+
+    @property
+    def _checkpoint_path(self) -> str:
+        return self.home.checkpoint(self.group, self.program.kind)
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        """The runtime knows these fields, the process all others."""
+        done = dataclasses.replace(
+            checkpoint, started_us=self.note.started_us, saved_us=self.clock.now_us(), record_source="A"
+        )
+        checkpoints.save(self.home.fs, self._checkpoint_path, done)
+
+    # --- the control socket ---
+
+    def _answer(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+        if verb == "PING":
+            return {"pid": os.getpid(), "started_us": self.note.started_us}
+        if verb in ("STOP", "FORCESTOP"):
+            self.stop.request(forced=verb == "FORCESTOP")
+            self.log.info(report.COMMAND, f"Command received: {verb}.")
+            return {}
+        if verb == "GETPARAMINFO":
+            return {"file": self.home.prm(self.group), "parameters": self.parameters}
+        if self.process is None:
+            raise OperatorError(f"{self._who} is still starting", hint="Try again in a moment")
+        if verb == "REPORT":
+            self.log.info(report.COMMAND, "Command received: REPORT.")
+            self._write_statistics()
+            return {"report": self.home.report(self.group)}
+        return self.process.command(verb, args)
+
+    # --- report ---
+
+    def _chores(self, settings: _CommonSettings) -> list[Callable[[float], None]]:
+        every = settings.report_every
+        return [_ReportCount(every, self._operations, self._report_line, self.clock)] if every else []
+
+    def _report_line(self, text: str) -> None:
+        if self.log.report:
+            self.log.report.lines([text])
+
+    def _stats(self) -> dict[str, Any] | None:
+        """The process's own STATS, or None if it keeps none (Manager)."""
+        try:
+            return self.process.command("STATS", {}) if self.process else None
+        except GateError:
+            return None
+
+    def _operations(self) -> int:
+        reply = self._stats()
+        return sum(table["operations"] for table in reply["tables"]) if reply else 0
+
+    def _write_statistics(self) -> None:
+        reply = self._stats()
+        if reply is None or self.log.report is None:
+            return
+        now = local_text(self.clock.now_us())
+        self.log.report.box("Run Time Statistics")
+        self.log.report.lines([f"Report at {now} (activity since {local_text(reply['since_us'])})", ""])
+        self.log.report.lines(report_lines(reply))
+
+    # --- the end ---
+
+    def _ended_by(self, error: BaseException) -> tuple[int, str]:
+        """Tell it to the report, ggserr.log and stderr. Returns (exit code, message)."""
+        code, message = exit_of(error)
+        if code == EXIT_BUG and self.log.report:
+            trace = "".join(traceback.format_exception(error))
+            quietly(self.log.report.lines, ["", "Source Context:", *trace.splitlines()])
+        quietly(self.log.error, _CODES[code], message)
+        quietly(self._write_statistics)
+        quietly(self.log.error, report.ABENDING, "PROCESS ABENDING.")
+        print(f"{self._who}: {message}", file=sys.stderr, flush=True)
+        return code, message
+
+    def _record(self, code: int, message: str) -> int:
+        """Write the exit code down, then let the group go."""
+        stop = "G" if code == EXIT_STOPPED else "A"
+        try:
+            self._note(state="ENDED", stop=stop, exit_code=code, message=message, ended_us=self.clock.now_us())
+        except (GateError, OSError) as error:
+            # Nothing more can be written. Unrecorded, the end shows as ABENDED with exit code 3.
+            if code == EXIT_STOPPED:
+                code = EXIT_OPERATOR
+                print(f"{self._who}: {exit_of(error)[1]}", file=sys.stderr, flush=True)
+        self.lock.release()
+        return code
+
+    def _note(self, **changes: Any) -> None:
+        self.note = dataclasses.replace(self.note, **changes)
+        status.write(self.home.fs, self.home.status(self.group, self.program.kind), self.note)
+
+
+_CODES = {EXIT_BUG: report.BUG, EXIT_OPERATOR: report.FAILED, EXIT_AWAY: report.AWAY}
+
+
+def exit_of(error: BaseException) -> tuple[int, str]:
+    """(exit code, message for people) of whatever ended a process."""
+    if isinstance(error, GateError):
+        return error.exit_code, mask(str(error))
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return EXIT_AWAY, mask(f"connection lost: {error}")
+    if isinstance(error, OSError) and (error.filename or error.errno in _OPERATORS):
+        name = f"{error.filename}: " if error.filename else ""
+        return EXIT_OPERATOR, mask(f"{name}{error.strerror}. Mend that, then START again")
+    return EXIT_BUG, mask(f"bug in Trailgate: {type(error).__name__}: {error} (see the report)")
+
+
+_OPERATORS = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+    )
+)
+"""What the system refuses until somebody mends the machine."""
+
+
+def _complain(error: BaseException) -> int:
+    """One line on stderr for what ended the start before the group's lock was ours."""
+    code, message = exit_of(error)
+    print(f"ERROR: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+class _Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OperatorError(f"command line: {message}", hint="Expected --home DIR GROUP")
+
+
+def _arguments(program: Program, argv: Sequence[str]) -> tuple[str, str]:
+    parser = _Arguments(add_help=False)
+    parser.add_argument("--home", required=True)
+    if program.kind != "MANAGER":
+        parser.add_argument("group")
+    found = parser.parse_args(list(argv))
+    return found.home, MANAGER if program.kind == "MANAGER" else group_name(found.group)
+
+
+def _registered(home: Home, group: str, program: Program) -> Registration:
+    reg = registration.load(home, group)
+    if (reg.kind, reg.source) != (program.kind, program.source):
+        raise OperatorError(
+            f"group {group} is registered as {reg.kind} of {reg.source}, "
+            f"this program runs {program.kind} of {program.source}",
+            hint="Start it with START in ggsci",
+        )
+    return reg
+
+
+def _take_lock(home: Home, group: str) -> Lock:
+    """The group's lock. Somebody who asks for the status holds it for an instant: so try for a moment."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return home.fs.lock(home.lock(group))
+        except LockedError as error:
+            if time.monotonic() < end:
+                time.sleep(0.02)
+                continue
+            pid = status.lock_holder(home.lock(group)) or "(unknown)"
+            raise LockedError(f"{group} is already running as process {pid}", hint="STOP it first") from error
+
+
+def check_group(statements: Sequence[Statement], kind: str, group: str, path: str) -> None:
+    """Raise ParamError unless the file's first parameter names this group."""
+    first = statements[0] if statements else None
+    if first is None or first.keyword != kind:
+        shown = first.keyword if first else "nothing"
+        raise ParamError(f"{path}:{first.line if first else 1}: expected {kind} {group} first, found {shown}")
+    if first.text.upper() != group:
+        raise first.error(f"the name of this group, {group}")
+
+
+@dataclass(frozen=True, slots=True)
+class _CommonSettings:
+    """The parameters that the runtime obeys itself; the program's own check has accepted them before."""
+
+    checkpoint_secs: float
+    report_every: float
+
+    @classmethod
+    def of(cls, statements: Sequence[Statement]) -> _CommonSettings:
+        mine = params.check([s for s in statements if s.keyword in params.COMMON], params.COMMON, "trailgate")
+        return cls(mine.one("CHECKPOINTSECS", CHECKPOINT_SECONDS), mine.one("REPORTCOUNT", 0))
+
+
+class _ReportCount:
+    """REPORTCOUNT: now and then, how many operations so far, how fast over all and since the last line."""
+
+    def __init__(self, every: float, operations: Callable[[], int], write: Callable[[str], None], clock: Clock) -> None:
+        self._every = every
+        self._operations = operations
+        self._write = write
+        self._clock = clock
+        self._begin = self._last = clock.monotonic()
+        self._count = 0
+
+    def __call__(self, now: float) -> None:
+        if now - self._last < self._every:
+            return
+        count = self._operations()
+        rate = count / (now - self._begin)
+        delta = (count - self._count) / (now - self._last)
+        when = local_text(self._clock.now_us())
+        self._write(f"{count} records processed as of {when} (rate {rate:.0f}, delta {delta:.0f})")
+        self._last, self._count = now, count

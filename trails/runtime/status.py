@@ -1,0 +1,152 @@
+"""Whether a group runs, and how its last run ended: from its lock and its process file, never from memory.
+
+    lock held   process file of this run says STARTING or RUNNING     STARTING, RUNNING
+    lock free   no process file                                       STOPPED (never started)
+                stop "G": the run ended as asked                      STOPPED
+                stop "A": it ended by an error, or just died          ABENDED
+
+A start writes stop "A" first and only a clean end rewrites it to "G", so a process killed at any moment shows ABENDED
+the moment somebody looks. The exit code is written before the exit; a death without one counts as EXIT_AWAY (3):
+nobody was told to mend anything, so trying again is right.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from trails.errors import EXIT_AWAY, OperatorError
+from trails.fs import Fs, read_bytes, replace_durably
+from trails.runtime.home import MANAGER, Home
+from trails.runtime.registration import Registration
+
+
+class Status(StrEnum):
+    """What INFO shows."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    ABENDED = "ABENDED"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process is there."""
+        return self in (Status.STARTING, Status.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFile:
+    """What a process notes about itself in dirpcs: at start, when it is up, and before it exits."""
+
+    pid: int
+    started_us: int
+    state: str = "STARTING"  # STARTING | RUNNING | ENDED
+    stop: str = "A"  # A: not (yet) ended as asked; G: ended as asked
+    exit_code: int | None = None
+    message: str = ""
+    ended_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """Status of a group now; pid only while it lives, exit code and message only when it does not."""
+
+    status: Status
+    pid: int | None = None
+    started_us: int | None = None
+    exit_code: int | None = None
+    message: str = ""
+    ended_us: int | None = None
+    stop: str = "G"
+
+
+def write(fs: Fs, path: str, note: ProcessFile) -> None:
+    """Put the process file in place, durably.
+
+    On a full disk the old file is overwritten, which takes no space: an end by error must not show as STOPPED.
+    """
+    data = json.dumps(asdict(note)).encode()
+    try:
+        replace_durably(fs, path, data)
+    except OperatorError:
+        if not fs.exists(path):
+            raise
+        _overwrite(fs, path, data)
+
+
+def _overwrite(fs: Fs, path: str, data: bytes) -> None:
+    file = fs.open(path, write=True)
+    try:
+        file.write_at(0, data)
+        file.truncate(len(data))
+        file.datasync()
+    finally:
+        file.close()
+
+
+def read(fs: Fs, path: str) -> ProcessFile | None:
+    """The process file, or None if there is none. One that can't be understood stands for an end by error."""
+    try:
+        data = read_bytes(fs, path)
+    except FileNotFoundError:
+        return None
+    try:
+        return ProcessFile(**json.loads(data))
+    except (ValueError, TypeError):
+        return ProcessFile(0, 0, "ENDED", "A", EXIT_AWAY, f"{path} can't be read")
+
+
+def status_of(home: Home, reg: Registration) -> GroupStatus:
+    """Status of a registered group."""
+    return _status(home, reg.name, reg.kind)
+
+
+def manager_status(home: Home) -> GroupStatus:
+    """Status of the home's Manager."""
+    return _status(home, MANAGER, "MANAGER")
+
+
+def _status(home: Home, group: str, kind: str) -> GroupStatus:
+    # The lock is looked at first: a run that ends in between has then written its process file.
+    holder = lock_holder(home.lock(group))
+    note = read(home.fs, home.status(group, kind))
+    if holder is None:
+        return _ended(note)
+    if note is None or note.pid != holder:
+        return GroupStatus(Status.STARTING, holder, stop="A")
+    if note.state == "ENDED":
+        return _ended(note)
+    return GroupStatus(Status(note.state), note.pid, note.started_us, stop="A")
+
+
+def _ended(note: ProcessFile | None) -> GroupStatus:
+    if note is None:
+        return GroupStatus(Status.STOPPED)
+    code = note.exit_code if note.state == "ENDED" else EXIT_AWAY
+    message = note.message if note.state == "ENDED" else f"process {note.pid} died without a word"
+    status = Status.STOPPED if note.stop == "G" else Status.ABENDED
+    return GroupStatus(status, None, note.started_us, code, message, note.ended_us, note.stop)
+
+
+def lock_holder(path: str) -> int | None:
+    """Process id of the lock's holder, 0 if it has not yet written one, None if the lock is free.
+
+    Looking takes the lock shared for an instant; a process that starts tries longer than that.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0).strip()
+        return int(text) if text.isdigit() else 0
+    else:
+        return None
+    finally:
+        os.close(fd)
