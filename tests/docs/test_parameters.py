@@ -28,5 +28,5 @@ def test_every_example_is_accepted(keywords, keyword):
     assert keyword.help
     statements = parse_text(keyword.example, "example")
     assert [statement.keyword for statement in statements] == [keyword.name]
-    assert statements[0].fault is None
+    assert not statements[0].fault
     keyword.parse(statements[0])
