@@ -197,7 +197,10 @@ class TrailWriter:
 
     def sync_done(self) -> bool:
         """True if a background sync has ended (durable has moved); raises its error. Never blocks."""
-        if self._syncer is None or not self._syncer.ended():
+        if self._syncer is None:
+            return False
+        self._syncer.clear()  # before looking: what ends after the look signals again
+        if not self._syncer.ended():
             return False
         self._collect()
         return True
@@ -466,11 +469,14 @@ class _Syncer:
         future, target = self._future, self.target
         self._future = self.target = None
         future.result()
+        return target
+
+    def clear(self) -> None:
+        """Take back the signal."""
         try:
             os.eventfd_read(self.event)
         except BlockingIOError:
-            pass  # the callback has not run yet; it wakes the loop once for nothing
-        return target
+            return
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)

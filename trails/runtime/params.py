@@ -114,6 +114,7 @@ class _Raw:
     line: int
     text: str
     fault: str = ""
+    keyword: str = ""
 
 
 # What matters for where a statement ends: strings (and strings that never close), comments, the semicolon.
@@ -135,6 +136,7 @@ def _split(text: str) -> Iterator[_Raw]:
             at += 1
             continue
         raw, at = (_until_semicolon if keyword in UNTIL_SEMICOLON else _one_line)(lines, at)
+        raw.keyword = keyword
         yield raw
 
 
@@ -197,13 +199,12 @@ def _depth(line: str) -> int:
 
 def _statement(raw: _Raw, name: str) -> Statement:
     match = _KEYWORD.match(raw.text)
-    keyword = match[1] if match else raw.text.strip()[:1]
     text = raw.text[match.end() if match else 0 :].strip()
     words: tuple[Word, ...] = ()
     fault = raw.fault
     if not fault:
         words, fault = _words(text)
-    return Statement(keyword.upper(), words, text, name, raw.line, fault)
+    return Statement(raw.keyword, words, text, name, raw.line, fault)
 
 
 def _words(text: str) -> tuple[tuple[Word, ...], str]:

@@ -1,0 +1,283 @@
+"""The Collector as a process: recover, bind, say the port, serve one session, end.
+
+Rule: one loop on one thread; only the disk's sync runs beside it. A connection that does not greet in time is no
+session and is dropped; after the first HELLO nothing else is accepted, and when that session ends so does the process.
+Every bad end is told to the pump first, as a refusal, where the link still carries it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from collector.collector import Collector, refuse
+from collector.params import CollectorParams
+from trails import wire
+from trails.channel import Channel
+from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_STOPPED, AwayError, GateError, OperatorError, ProtocolError
+from trails.fs import Fs
+from trails.runtime.clock import RealClock
+from trails.runtime.home import Home
+from trails.runtime.report import Log, quietly
+from trails.wire import Side, State
+
+PRODUCT = "Trailgate Collector"
+GREETING_SECONDS = 10.0
+LINGER_SECONDS = 2.0
+DEFAULT_DEAD = 10.0
+
+CODE_WAITING = "TG-01677"
+CODE_CONNECTED = "TG-01229"
+CODE_ENDED = "TG-01225"
+CODE_REFUSED = "TG-01227"
+CODE_NOBODY = "TG-01228"
+CODE_FAILED = "TG-01224"
+
+
+class Stop:
+    """SIGTERM or SIGINT: a flag and a descriptor that wakes poll."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def install(self) -> None:
+        """Take the process's signals (main thread only)."""
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def fileno(self) -> int:
+        """Readable after a signal."""
+        return self._reader.fileno()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  -- the system's signature
+        if self.requested:
+            os._exit(EXIT_AWAY)
+        self.requested = True
+
+
+def listen(bind: str, ports: Sequence[int]) -> socket.socket:
+    """A listener on the first free port of the list. Raises OperatorError if none is free or the address is wrong."""
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    for port in ports:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((bind, port))
+            listener.listen(8)
+        except OSError as error:
+            listener.close()
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise OperatorError(f"can't listen on {bind}: {error.strerror}") from None
+        else:
+            listener.setblocking(False)
+            return listener
+    raise OperatorError(
+        f"no port of {ports[0]}-{ports[-1]} is free on {bind}", hint="Widen the Manager's DYNAMICPORTLIST"
+    )
+
+
+def tell_ready(fd: int, **said: object) -> None:
+    """One line of JSON for the Manager, then the end of its pipe."""
+    if fd < 0:
+        return
+    try:
+        os.write(fd, json.dumps(said).encode() + b"\n")
+    except OSError:
+        pass  # the Manager is gone; the pump will ask the next one
+    os.close(fd)
+
+
+class Server:
+    """One Collector process after its start: waits for its pump and serves it."""
+
+    def __init__(self, collector: Collector, listener: socket.socket, log: Log, stop: Stop, patience: float) -> None:
+        self._collector = collector
+        self._listener = listener
+        self._log = log
+        self._stop = stop
+        self._patience = patience
+
+    def run(self) -> None:
+        """Serve one session to its end. Raises what ended it badly; the trail is closed in any case."""
+        try:
+            channel = self._wait_for_pump()
+            if channel is not None:
+                self._serve(channel)
+        finally:
+            self._listener.close()
+            self._collector.close()
+
+    # waiting for a pump
+
+    def _wait_for_pump(self) -> Channel | None:
+        """A channel whose HELLO was answered by WELCOME, or None if nobody came in time."""
+        deadline = time.monotonic() + self._patience
+        while not self._stop.requested and (left := deadline - time.monotonic()) > 0:
+            _poll([self._listener.fileno(), self._stop.fileno()], left)
+            try:
+                sock, address = self._listener.accept()
+            except OSError:
+                continue
+            channel = Channel(
+                sock, Side.COLLECTOR, f"pump at {address[0]}:{address[1]}", DEFAULT_DEAD, time.monotonic()
+            )
+            if self._greeted(channel, min(deadline, time.monotonic() + GREETING_SECONDS)):
+                return channel
+            channel.close()
+        if not self._stop.requested:
+            self._log.warning(CODE_NOBODY, f"No pump came within {self._patience:g} seconds; ending.")
+        return None
+
+    def _greeted(self, channel: Channel, deadline: float) -> bool:
+        """Whether the connection's first message was a HELLO that we welcomed; a refusal ends the process."""
+        try:
+            while not self._stop.requested and (left := deadline - time.monotonic()) > 0:
+                for event in channel.receive(time.monotonic()):
+                    return self._answer(channel, event)
+                _poll([channel.fileno(), self._stop.fileno()], left)
+        except (AwayError, ProtocolError) as error:
+            self._log.warning(CODE_REFUSED, f"{error}")
+        return False
+
+    def _answer(self, channel: Channel, event: wire.Event) -> bool:
+        if not isinstance(event, wire.Hello):
+            version = event.version if isinstance(event, wire.Foreign) else "(unknown)"
+            text = f"the pump speaks version {version} of the link's protocol, this Collector speaks {wire.VERSION}"
+            _last_words(channel, wire.Refuse(True, f"{text}. Bring both hosts to the same release"))
+            raise OperatorError(text)
+        try:
+            welcome = self._collector.greet(event)
+        except GateError as error:
+            self._tell(channel, error)
+            raise
+        channel.live_by(event.dead / 1000, time.monotonic())
+        channel.send(welcome)
+        who = f"{event.group} of {event.host}, {channel.peer}"
+        self._log.info(CODE_CONNECTED, f"Linked to {who}; it goes on from {welcome.origin}.")
+        return True
+
+    # the session
+
+    def _serve(self, channel: Channel) -> None:
+        try:
+            text = self._stream(channel)
+            self._log.info(CODE_ENDED, f"Session with {channel.peer} ended: {text}.")
+        except AwayError as error:
+            self._log.warning(CODE_ENDED, f"{error}; ending.")
+        except GateError as error:
+            self._tell(channel, error)
+            raise
+        finally:
+            channel.close()
+
+    def _stream(self, channel: Channel) -> str:
+        """Until BYE of either side; returns its text."""
+        while True:
+            now = time.monotonic()
+            channel.flush()
+            for event in channel.receive(now):
+                if isinstance(event, wire.Bye):
+                    return self._farewell(channel, event.text)
+                if not isinstance(event, wire.Block):
+                    raise ProtocolError(f"{channel.peer} sent {event.type.name} in a session")
+                self._collector.take(event)
+            self._acknowledge(channel)
+            channel.tick(now)
+            if self._stop.requested:
+                return self._farewell(channel, "the Collector was told to stop")
+            fds = [channel.fileno(), self._stop.fileno()]
+            if (sync := self._collector.sync_fileno) is not None:
+                fds.append(sync)
+            _poll(fds, channel.wait(time.monotonic()))
+
+    def _acknowledge(self, channel: Channel) -> None:
+        """Tell what became durable, begin the next sync; twice, as a roll may have made it all durable already."""
+        for _ in range(2):
+            ack = self._collector.acknowledge()
+            if ack is not None:
+                channel.send(ack)
+            self._collector.sync_soon()
+
+    def _farewell(self, channel: Channel, text: str) -> str:
+        """Sync, acknowledge, BYE."""
+        channel.send(self._collector.sync())
+        _last_words(channel, wire.Bye(text))
+        return text
+
+    def _tell(self, channel: Channel, error: GateError) -> None:
+        self._log.error(CODE_REFUSED, f"{channel.peer}: {error}")
+        _last_words(channel, refuse(error))
+
+
+def _last_words(channel: Channel, message: wire.Bye | wire.Refuse) -> None:
+    """Send the session's last message and see it off: closing at once could reset the link and lose it."""
+    if channel.state is State.DEAD or not channel.may_send(message.type):
+        return
+    channel.send(message)
+    deadline = time.monotonic() + LINGER_SECONDS
+    while channel.unsent and time.monotonic() < deadline:
+        _poll([channel.fileno()], 0.1)
+        channel.flush()
+    channel.finish_sending()
+    while not channel.drained() and time.monotonic() < deadline:
+        _poll([channel.fileno()], 0.1)
+
+
+def _poll(fds: Sequence[int], seconds: float) -> None:
+    poller = select.poll()
+    for fd in fds:
+        poller.register(fd, select.POLLIN)
+    poller.poll(max(0, int(seconds * 1000 + 0.999)))
+
+
+def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.fs) -> int:
+    """Run one Collector; returns its exit code. Errors before the session go to --ready-fd, later ones to the pump."""
+    os.umask(0o077)
+    log: Log | None = None
+    try:
+        params = CollectorParams.from_arguments(argv)
+        home = Home.at(params.home)
+        log = Log(home, PRODUCT, os.path.basename(params.trail), RealClock())
+        server = _start(params, home, make_fs(home), log)
+        server.run()
+    except GateError as error:
+        if log is not None:
+            quietly(log.error, CODE_FAILED, str(error))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  -- whatever it is, it is told and has its exit code
+        if log is not None:
+            quietly(log.error, "TG-00001", f"bug in Trailgate: {type(error).__name__}: {error}")
+        traceback.print_exc()
+        return EXIT_BUG
+    return EXIT_STOPPED
+
+
+def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
+    """Recover the trail and bind; only then the Manager hears of a port."""
+    stop = Stop()
+    stop.install()
+    collector: Collector | None = None
+    try:
+        collector = Collector(fs, params.trail_name(home.root), params.trail)
+        listener = listen(params.bind, params.ports)
+    except GateError as error:
+        if collector is not None:
+            collector.close()
+        tell_ready(params.ready_fd, error=str(error), permanent=refuse(error).permanent)
+        raise
+    port = listener.getsockname()[1]
+    log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
+    tell_ready(params.ready_fd, port=port)
+    return Server(collector, listener, log, stop, params.patience)

@@ -1,0 +1,205 @@
+"""From the local trail to the blocks of one session: reading, definitions first, and filtering where asked.
+
+Rule: a Feed begins at the origin that the Collector stated and lives for one session. One source block gives at most
+one block to send, after the definitions in force at the origin. Nothing here knows a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pump.filter import Filter, empty_middle
+from trails import wire
+from trails.codec import EMPTY, decode_defs, encode_defs
+from trails.errors import MismatchError
+from trails.format import BlockHeader, Indicator, Kind, file_seed, make_block_header
+from trails.fs import Fs
+from trails.position import START, Position, TrailName
+from trails.reader import Block, BlockReader, first_seqno
+from trails.record import TableDef
+
+PLACE_EVERY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A block to send. `needed`: where reading must begin to resume after it, if that is before its end."""
+
+    block: wire.Block
+    header: BlockHeader
+    needed: Position | None = None
+
+
+class Feed:
+    """Reads from `origin` on. `rules` None: blocks pass as they stand."""
+
+    def __init__(
+        self, fs: Fs, trail: TrailName, trail_id: bytes, origin: Position, opened: bool, rules: Filter | None
+    ) -> None:
+        """Raises MismatchError if the file of `origin` is gone."""
+        self._trail = trail
+        self._trail_id = trail_id
+        self._origin = origin
+        self._rules = rules
+        self._introduced = False
+        self._dropped: Block | None = None
+        self._placed = 0.0
+        self._begin: Position | None = None
+        self.at_end = False
+        if origin == START:
+            _expect_first_file(fs, trail)
+        if opened and rules is not None:
+            self._begin = find_begin(fs, trail, trail_id, origin)
+        begin = self._begin or (None if origin == START else origin)
+        self._reader = BlockReader(fs, trail, begin, trail_id)
+
+    @property
+    def position(self) -> Position | None:
+        """What the local trail was read to."""
+        return self._reader.position
+
+    @property
+    def needed(self) -> Position | None:
+        """Begin of the open transaction, where a filtering pump must count from; None outside, and for PASSTHRU."""
+        return self._begin
+
+    def read(self, now: float) -> list[Outgoing]:
+        """What the next source block gives to send: up to two blocks, or none. Never waits; sets `at_end`."""
+        block = self._reader.read()
+        self.at_end = block is None
+        found = self._introduce(block)
+        if block is None:
+            return [*found, *self._place(now)]
+        if self._rules is None:
+            sent = wire.Block(block.start, block.end, block.raw_header, block.payload)
+            return [*found, Outgoing(sent, block.header)]
+        return [*found, *self._filtered(block, now)]
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._reader.close()
+
+    # definitions first
+
+    def _introduce(self, block: Block | None) -> list[Outgoing]:
+        """Once, at the origin: METADATA with the definitions in force there (the remote trail may not have them)."""
+        if self._introduced or self._reader.header is None or (block is not None and block.start < self._origin):
+            return []
+        self._introduced = True
+        defs = self._kept(latest(list(self._reader.definitions.values())))
+        if not defs:
+            return []
+        payload = encode_defs(defs)
+        header = BlockHeader(
+            Kind.METADATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len,
+            payload_crc=payload.crc, time_us=block.header.time_us if block else 0,
+        )  # fmt: skip
+        return [self._outgoing(header, payload.data, self._origin, self._origin)]
+
+    def _kept(self, defs: list[TableDef]) -> list[TableDef]:
+        return defs if self._rules is None else self._rules.definitions(defs)
+
+    # filtering
+
+    def _filtered(self, block: Block, now: float) -> list[Outgoing]:
+        assert self._rules is not None
+        kept = self._keep(block, self._rules)
+        if block.end <= self._origin:
+            return []  # sent in an earlier session: only its changes were to be counted again
+        if kept is None:
+            self._dropped = block
+            return self._place(now)
+        self._dropped = None
+        return [self._outgoing(kept[0], kept[1], block.start, block.end)]
+
+    def _keep(self, block: Block, rules: Filter) -> tuple[BlockHeader, bytes] | None:
+        header = block.header
+        if header.kind == Kind.DATA:
+            self._track(block)
+            where, again = f"{self._trail} {block.start}", block.end <= self._origin
+            kept = rules.data(header, block.payload, self._reader.definitions, where, again=again)
+            return (kept.header, kept.payload) if kept else None
+        if header.kind == Kind.METADATA:
+            return self._keep_defs(block)
+        if header.kind == Kind.RESTART:
+            self._begin = None
+            return header, block.payload
+        return None  # PLACE: one of our own follows in time
+
+    def _keep_defs(self, block: Block) -> tuple[BlockHeader, bytes] | None:
+        every = decode_defs(block.header, block.payload)
+        defs = self._kept(every)
+        if not defs or len(defs) == len(every):
+            return (block.header, block.payload) if defs else None
+        made = encode_defs(defs)
+        header = replace(
+            block.header, flags=made.flags, payload_len=len(made.data), raw_len=made.raw_len, payload_crc=made.crc
+        )
+        return header, made.data
+
+    def _track(self, block: Block) -> None:
+        if block.header.indicator is Indicator.BEGIN:
+            self._begin = block.start
+        elif block.header.indicator in (Indicator.END, Indicator.WHOLE):
+            self._begin = None
+
+    def _place(self, now: float) -> list[Outgoing]:
+        """The place of what was dropped, at most one each second, so that the remote trail knows how far we are."""
+        block = self._dropped
+        if block is None or now - self._placed < PLACE_EVERY:
+            return []
+        self._placed, self._dropped = now, None
+        if self._begin is not None:
+            made = empty_middle(replace(block.header, kind=Kind.DATA, indicator=Indicator.MIDDLE))
+            return [self._outgoing(made.header, made.payload, block.end, block.end)]
+        header = BlockHeader(Kind.PLACE, time_us=block.header.time_us, csn=block.header.csn, payload_crc=EMPTY.crc)
+        return [self._outgoing(header, b"", block.end, block.end)]
+
+    @property
+    def place_due(self) -> bool:
+        """Whether a place waits for its second to pass."""
+        return self._dropped is not None
+
+    def _outgoing(self, header: BlockHeader, payload: bytes, start: Position, end: Position) -> Outgoing:
+        raw = make_block_header(header, file_seed(self._trail_id, start.seqno), start.rba)
+        return Outgoing(wire.Block(start, end, raw, payload), header, self._begin)
+
+
+def latest(defs: Sequence[TableDef]) -> list[TableDef]:
+    """One definition a table: the last one."""
+    return list({(d.schema, d.name): d for d in defs}.values())
+
+
+def _expect_first_file(fs: Fs, trail: TrailName) -> None:
+    first = first_seqno(fs, trail)
+    if first:
+        raise MismatchError(
+            f"the remote trail is empty and the local one begins with {trail.path(first)}: what stood before is purged",
+            hint=f"Say where to begin: ALTER EXTRACT ..., EXTSEQNO {first}, EXTRBA 0",
+        )
+
+
+def find_begin(fs: Fs, trail: TrailName, trail_id: bytes, upto: Position) -> Position:
+    """Start of the transaction that is open at `upto`, by block headers, file by file backwards."""
+    first = first_seqno(fs, trail) or 0
+    for seqno in range(upto.seqno, first - 1, -1):
+        begin = _last_begin(fs, trail, trail_id, seqno, upto)
+        if begin is not None:
+            return begin
+    raise MismatchError(
+        f"trail {trail}: the transaction open at {upto} begins in a file before {trail.path(first)}, which is purged",
+        hint="Use PASSTHRU until this transaction has ended, or restore the file",
+    )
+
+
+def _last_begin(fs: Fs, trail: TrailName, trail_id: bytes, seqno: int, upto: Position) -> Position | None:
+    found = None
+    reader = BlockReader(fs, trail, Position(seqno, 0), trail_id)
+    try:
+        while (block := reader.read(payload=False)) is not None and block.end <= upto and block.start.seqno == seqno:
+            if block.header.indicator is Indicator.BEGIN:
+                found = block.start
+    finally:
+        reader.close()
+    return found

@@ -1,0 +1,187 @@
+"""TABLE and TABLEEXCLUDE applied to blocks: pure functions of a block and the counts of an open transaction.
+
+Rule: one block in, at most one block out, with the same indicator; so the remote trail's blocks follow the local one's
+and a place in one says a place in the other. A transaction that keeps nothing vanishes; a large one always keeps its
+begin and its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trails.codec import Payload, binary, decode_data, encode_data
+from trails.errors import DamageError, VersionError
+from trails.format import BlockHeader, Indicator
+from trails.record import Op, TableDef
+
+Passes = Callable[[str, str], bool]
+Count = Callable[[TableDef, Op, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of a DATA block, and its payload."""
+
+    header: BlockHeader
+    payload: bytes
+
+
+class Filter:
+    """Keeps the tables that `passes` allows. `changes` counts what is kept of the open large transaction."""
+
+    def __init__(self, passes: Passes, count: Count) -> None:
+        self._passes = passes
+        self._count = count
+        self._known: dict[bytes, bool] = {}
+        self.changes = 0
+
+    def passes(self, definition: TableDef) -> bool:
+        """Whether the table is kept; asked once for each definition."""
+        known = self._known.get(definition.id)
+        if known is None:
+            known = self._known[definition.id] = self._passes(definition.schema, definition.name)
+        return known
+
+    def definitions(self, defs: Sequence[TableDef]) -> list[TableDef]:
+        """Those of the tables that are kept."""
+        return [definition for definition in defs if self.passes(definition)]
+
+    def data(
+        self, header: BlockHeader, payload: bytes, known: Mapping[bytes, TableDef], where: str, *, again: bool = False
+    ) -> Kept | None:
+        """What is left of a DATA block; None if nothing is. `again`: it was sent before, don't count it."""
+        ids, records = decode_data(header, payload, where)
+        work = _Work(self, _tables(ids, known, where), header.indicator, where)
+        work.run(records)
+        for (table, op), n in ({} if again else work.counted).items():
+            self._count(table, op, n)
+        if not work.out:
+            return None
+        if not work.dropped and work.keeps_all:
+            return Kept(header, payload)
+        return _kept(header, encode_data(work.ids, work.out), work.changes, work.transactions)
+
+
+def empty_middle(header: BlockHeader) -> Kept:
+    """A middle block without records: it only carries a place inside an open transaction."""
+    return _kept(header, encode_data([], []), 0, 0)
+
+
+def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int) -> Kept:
+    made = replace(
+        header,
+        flags=payload.flags,
+        payload_len=len(payload.data),
+        raw_len=payload.raw_len,
+        changes=changes,
+        transactions=transactions,
+        payload_crc=payload.crc,
+    )
+    return Kept(made, payload.data)
+
+
+def _tables(ids: Sequence[bytes], known: Mapping[bytes, TableDef], where: str) -> list[TableDef]:
+    missing = [table for table in ids if table not in known]
+    if missing:
+        raise DamageError(f"{where}: damaged: expected a definition of table {missing[0].hex()} before it, found none")
+    return [known[table] for table in ids]
+
+
+class _Work:
+    """One block under way: the records that are left, with table indexes of the new, shorter table list."""
+
+    def __init__(self, rules: Filter, tables: list[TableDef], indicator: Indicator, where: str) -> None:
+        self._rules = rules
+        self._tables = tables
+        self._keep = [rules.passes(table) for table in tables]
+        self._new: dict[int, int] = {}
+        self._large = indicator is not Indicator.WHOLE
+        self._where = where
+        self._begin: Any = None
+        self.dropped = False
+        self.ids: list[bytes] = []
+        self.out: list[Any] = []
+        self.changes = 0
+        self.transactions = 0
+        self.counted: dict[tuple[TableDef, Op], int] = {}
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no table of the list is left out: then the block may go as it stands."""
+        return all(self._keep)
+
+    def run(self, records: list[Any]) -> None:
+        """Take every record of the block."""
+        try:
+            for record in records:
+                self._take(record)
+        except (IndexError, TypeError, ValueError) as error:
+            raise DamageError(f"{self._where}: damaged: expected records, found {error!r}") from None
+
+    def _take(self, record: Any) -> None:
+        op = record[0]
+        if op in (Op.INSERT, Op.UPDATE, Op.DELETE):
+            self._change(record, op)
+        elif op == Op.TRUNCATE:
+            self._truncate(record)
+        elif op == Op.BEGIN:
+            self._open(record)
+        elif op == Op.COMMIT:
+            self._commit(record)
+        else:
+            raise VersionError(
+                f"{self._where}: record kind {op!r}; this pump knows 1 to {max(Op):d}", hint="Use PASSTHRU"
+            )
+
+    def _open(self, record: Any) -> None:
+        self._rules.changes = 0
+        self._begin = record
+        if self._large:
+            self._emit_begin()
+
+    def _emit_begin(self) -> None:
+        if self._begin is not None:
+            self.out.append(self._begin)
+            self._begin = None
+
+    def _change(self, record: Any, op: int) -> None:
+        table = record[1]
+        if not self._keep[table]:
+            self.dropped = True
+            return
+        images = [image and [binary(v) if type(v) is bytes else v for v in image] for image in record[2:]]
+        self._emit([op, self._index(table), *images], table, Op(op))
+
+    def _truncate(self, record: Any) -> None:
+        kept = [table for table in record[1] if self._keep[table]]
+        if len(kept) < len(record[1]):
+            self.dropped = True
+        if kept:
+            self._emit([Op.TRUNCATE, [self._index(table) for table in kept], record[2]], kept[0], Op.TRUNCATE)
+
+    def _emit(self, record: list[Any], table: int, op: Op) -> None:
+        self._emit_begin()
+        self.out.append(record)
+        self.changes += 1
+        self._rules.changes += 1
+        key = (self._tables[table], op)
+        self.counted[key] = self.counted.get(key, 0) + 1
+
+    def _commit(self, record: Any) -> None:
+        if self._begin is not None:
+            self._begin = None
+            self.dropped = True
+            return
+        self.out.append([Op.COMMIT, self._rules.changes])
+        self.transactions += 1
+        if record[1] != self._rules.changes:
+            self.dropped = True
+
+    def _index(self, table: int) -> int:
+        new = self._new.get(table)
+        if new is None:
+            new = self._new[table] = len(self.ids)
+            self.ids.append(self._tables[table].id)
+        return new

@@ -1,0 +1,198 @@
+"""The pump's parameters: its keyword table, and the one frozen value that a checked file becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trails.errors import OperatorError
+from trails.position import TrailName
+from trails.runtime import params
+from trails.runtime.params import COMMON, Keyword, ParamErrors, Pattern, Statement, Values
+
+DEFAULT_PORT = 7809
+DEFAULT_WINDOW_MEGABYTES = 32
+DEFAULT_DEAD_SECONDS = 10
+DEFAULT_RETRY_DELAY = 10
+DEFAULT_RETRY_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteHost:
+    """RMTHOST: where the Manager listens that hands out Collectors."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    dead_seconds: int = DEFAULT_DEAD_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class PumpParams:
+    """A pump's parameter file, checked. Times in seconds."""
+
+    group: str
+    remote: RemoteHost
+    trail: str
+    tables: tuple[Pattern, ...] = ()
+    excludes: tuple[Pattern, ...] = ()
+    decode: bool = False
+    window_bytes: int = DEFAULT_WINDOW_MEGABYTES << 20
+    retry_delay: float = DEFAULT_RETRY_DELAY
+    retry_seconds: float = DEFAULT_RETRY_SECONDS
+    checkpoint_seconds: int = 10
+    report_seconds: int = 0
+
+    @classmethod
+    def from_statements(cls, statements: Sequence[Statement], file: str = "") -> PumpParams:
+        """Check the whole file; ParamErrors with every mistake in it."""
+        found = params.check(statements, KEYWORDS, "a pump", first="EXTRACT", file=file)
+        _check_order(found)
+        return cls(
+            group=found.one("EXTRACT"),
+            remote=found.one("RMTHOST"),
+            trail=found.one("RMTTRAIL"),
+            tables=tuple(pattern for patterns in found.all("TABLE") for pattern in patterns),
+            excludes=tuple(pattern for patterns in found.all("TABLEEXCLUDE") for pattern in patterns),
+            decode=found.has("NOPASSTHRU"),
+            window_bytes=found.one("WINDOW", DEFAULT_WINDOW_MEGABYTES) << 20,
+            retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
+            retry_seconds=found.one("RETRYSECS", DEFAULT_RETRY_SECONDS),
+            checkpoint_seconds=found.one("CHECKPOINTSECS", 10),
+            report_seconds=found.one("REPORTCOUNT", 0),
+        )
+
+    @property
+    def filters(self) -> bool:
+        """Whether blocks must be decoded: NOPASSTHRU, or TABLE and TABLEEXCLUDE that do not let every table through."""
+        return self.decode or bool(self.excludes) or bool(self.tables and not any(map(_is_all, self.tables)))
+
+    def passes(self, schema: str, name: str) -> bool:
+        """Whether a table is sent: named by a TABLE (or there is none), and by no TABLEEXCLUDE."""
+        wanted = not self.tables or any(pattern.matches(schema, name) for pattern in self.tables)
+        return wanted and not any(pattern.matches(schema, name) for pattern in self.excludes)
+
+
+def _is_all(pattern: Pattern) -> bool:
+    return all(part == "*" and not quoted for part, quoted in pattern.parts)
+
+
+def _check_order(found: Values) -> None:
+    """What no single statement can say. Raises ParamErrors."""
+    errors = []
+    if found.has("PASSTHRU") and found.has("NOPASSTHRU"):
+        errors.append(found.statements("NOPASSTHRU")[0].wrong("expected PASSTHRU or NOPASSTHRU, found both"))
+    if found.statements("RMTTRAIL")[0].line < found.statements("RMTHOST")[0].line:
+        errors.append(found.statements("RMTTRAIL")[0].wrong("expected after RMTHOST, found before it"))
+    if errors:
+        raise ParamErrors(errors)
+
+
+_RMTHOST = "host, MGRPORT n [, TIMEOUT seconds]"
+
+
+def _remote(statement: Statement) -> RemoteHost:
+    words = statement.words
+    if len(words) < 3 or len(words) % 2 == 0 or not all(isinstance(word, str) for word in words):
+        raise statement.error(_RMTHOST)
+    options: dict[str, int] = {}
+    for name, value in zip(words[1::2], words[2::2], strict=True):
+        key = str(name).upper()
+        if key not in _LIMITS or key in options:
+            raise statement.error(_RMTHOST + params.did_you_mean(key, _LIMITS), name)
+        options[key] = params.whole(statement, value, *_LIMITS[key])
+    if "MGRPORT" not in options:
+        raise statement.error(_RMTHOST)
+    return RemoteHost(str(words[0]), options["MGRPORT"], options.get("TIMEOUT", DEFAULT_DEAD_SECONDS))
+
+
+_LIMITS = {"MGRPORT": (1, 65_535), "TIMEOUT": (1, 3600)}
+
+
+def _trail(statement: Statement) -> str:
+    text = params.word(statement)
+    try:
+        TrailName.parse(text)
+    except OperatorError as error:
+        raise statement.wrong(str(error)) from None
+    return text
+
+
+def _patterns(statement: Statement) -> tuple[Pattern, ...]:
+    if not statement.words:
+        raise statement.error("schema.table, such as sales.*")
+    return tuple(params.table_pattern(statement, word) for word in statement.words)
+
+
+KEYWORDS = COMMON | params.table(
+    Keyword("EXTRACT", "group", "Names the group; the first parameter.", "EXTRACT PMP1", params.group, required=True),
+    Keyword(
+        "RMTHOST",
+        _RMTHOST,
+        "The remote host and its Manager's port. TIMEOUT: seconds of silence after which the other side is taken for "
+        "dead; 10 if not given.",
+        "RMTHOST there, MGRPORT 7809",
+        _remote,
+        required=True,
+    ),
+    Keyword(
+        "RMTTRAIL",
+        "trail",
+        "The remote trail, as the remote home names it; it must have been added with ADD RMTTRAIL.",
+        "RMTTRAIL ./dirdat/rt",
+        _trail,
+        required=True,
+    ),
+    Keyword(
+        "PASSTHRU",
+        "",
+        "Send blocks as they stand, undecoded: the default unless TABLE or TABLEEXCLUDE leave a table out.",
+        "PASSTHRU",
+        params.nothing,
+    ),
+    Keyword(
+        "NOPASSTHRU",
+        "",
+        "Decode every block, even if all tables pass, and count by table.",
+        "NOPASSTHRU",
+        params.nothing,
+    ),
+    Keyword(
+        "TABLE",
+        "schema.table [, schema.table ...];",
+        "Send these tables only; * and ? match. Without TABLE every table is sent.",
+        "TABLE sales.*;",
+        _patterns,
+        repeatable=True,
+    ),
+    Keyword(
+        "TABLEEXCLUDE",
+        "schema.table [, schema.table ...];",
+        "Don't send these tables, even where TABLE names them.",
+        "TABLEEXCLUDE sales.audit;",
+        _patterns,
+        repeatable=True,
+    ),
+    Keyword(
+        "WINDOW",
+        "megabytes",
+        "Bytes sent and not yet acknowledged as synced, at most; 32 if not given. A far link needs its rate times its "
+        "round trip.",
+        "WINDOW 32",
+        params.number(1, 1024),
+    ),
+    Keyword(
+        "RETRYDELAY",
+        "seconds",
+        "The longest pause between two tries to get a lost link back; the first is 0.1 s, each next twice as long. "
+        "10 if not given.",
+        "RETRYDELAY 10",
+        params.number(1, 3600),
+    ),
+    Keyword(
+        "RETRYSECS",
+        "seconds",
+        "How long to try to get a lost link back before the pump ends with exit code 3; 300 if not given.",
+        "RETRYSECS 300",
+        params.number(0, 1_000_000),
+    ),
+)

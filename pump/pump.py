@@ -1,0 +1,439 @@
+"""The pump: local trail -> Collector. A Process whose output is the remote trail.
+
+Rule: the Collector says where to go on, and its acknowledgements alone move our checkpoint. step() never waits:
+getting a link is a Dialler's work, the socket is non-blocking, and while the window is full or the link is away
+nothing is read.
+
+    AWAY --(time to try)--> DIALLING --(socket)--> GREETING --(WELCOME)--> STREAMING
+      ^---------(any error but a permanent one; Backoff says when, and when to give up)-------'
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pump.feed import Feed, Outgoing
+from pump.filter import Filter
+from pump.link import Backoff, Dialler, Request
+from pump.params import PumpParams
+from trails import wire
+from trails.channel import Channel
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+from trails.errors import AwayError, GateError, MismatchError, OperatorError, ProtocolError
+from trails.format import BlockHeader, FileHeader, Kind
+from trails.fs import Fs
+from trails.position import Position, TrailName
+from trails.reader import last_header
+from trails.record import Op, TableDef
+from trails.runtime.clock import Clock
+from trails.runtime.process import Process
+from trails.runtime.report import Log
+from trails.runtime.stats import Stats
+from trails.watch import Watch
+from trails.wire import Side, Type
+
+# Blocks queued in our own memory: enough to keep the socket busy, no more.
+QUEUE_BYTES = 2 << 20
+STEP_BYTES = 8 << 20
+DRAIN_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+SAME_WARNING_SECONDS = 60.0
+SOURCE = "GGS Log Trail"
+
+CODE_LINK = "TG-01226"
+CODE_LOST = "TG-01223"
+CODE_MODE = "TG-01520"
+
+
+class Phase(Enum):
+    """Where the link stands; the text is what STATUS shows."""
+
+    AWAY = "Waiting for the remote host"
+    DIALLING = "Connecting"
+    GREETING = "Waiting for the Collector"
+    STREAMING = "Processing data"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What this pump is to do, from parameter file and registration."""
+
+    params: PumpParams
+    home_id: str
+    host: str
+    trail: TrailName
+    title: str  # the local trail as its operator named it
+    megabytes: int
+    alter_no: int = 0
+    alter: dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> Position | None:
+        """Where the last ALTER wants to begin; None if it moves nothing. OperatorError for what no pump can obey."""
+        if not self.alter or set(self.alter) == {"etrollover"}:
+            return None
+        try:
+            return Position(int(self.alter["seqno"]), int(self.alter.get("rba", 0)))
+        except (KeyError, TypeError, ValueError):
+            known = ", ".join(sorted(self.alter))
+            raise OperatorError(
+                f"{self.params.group}: a pump can't be altered by {known}",
+                hint="Use EXTSEQNO and EXTRBA, or ETROLLOVER",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One block in flight."""
+
+    end: Position
+    size: int
+    header: BlockHeader
+    needed: Position | None
+
+
+class Pump(Process):
+    """See the module."""
+
+    def __init__(self, job: Job, fs: Fs, log: Log, clock: Clock, previous: Sequence[Checkpoint] = ()) -> None:
+        self._job = job
+        self._fs = fs
+        self._log = log
+        self._clock = clock
+        self._start = job.start()
+        self._watch = Watch(job.trail.folder)
+        self._phase = Phase.AWAY
+        self._closing = False
+        self._backoff = Backoff(job.params.retry_delay, job.params.retry_seconds)
+        self._retry_at = clock.monotonic()
+        self._warned = ("", -SAME_WARNING_SECONDS)
+        self._dialler: Dialler | None = None
+        self._channel: Channel | None = None
+        self._greeted_at = 0.0
+        self._feed: Feed | None = None
+        self._source: FileHeader | None = None
+        self._in_flight: deque[_Sent] = deque()
+        self._bytes_in_flight = 0
+        self._startup: Place | None = None
+        self._current: Place | None = None
+        self._recovery: Place | None = None
+        self._write: WriteCheckpoint | None = None
+        self._lag_us: int | None = None
+        self._passed = 0
+        self._stats = Stats(clock.now_us(), job.params.trail)
+        self._rules = Filter(job.params.passes, self._count) if job.params.filters else None
+        self._remember(previous)
+        mode = "TABLE clauses filter: blocks are decoded" if self._rules else "PASSTHRU: blocks are sent undecoded"
+        log.info(CODE_MODE, f"{mode}; from {job.title} to {job.params.remote.host} {job.params.trail}.")
+
+    # Process
+
+    def step(self) -> bool:
+        """One bounded piece of work of whatever phase the link is in."""
+        now = self._clock.monotonic()
+        self._watch.clear()
+        try:
+            return self._step(now)
+        except (AwayError, ProtocolError) as error:
+            self._lost(error, now)
+            return False
+
+    def _step(self, now: float) -> bool:
+        if self._phase is Phase.AWAY:
+            return now >= self._retry_at and self._dial()
+        if self._phase is Phase.DIALLING:
+            return self._connected(now)
+        assert self._channel is not None
+        self._channel.flush()
+        events = self._channel.receive(now)
+        for event in events:
+            self._handle(event)
+        if self._channel is None:
+            return True
+        self._channel.tick(now)
+        more = self._phase is Phase.STREAMING and self._fill(now)
+        return more or bool(events)
+
+    def flush(self) -> Checkpoint | None:
+        """Let what is in flight be acknowledged, for a moment; then say how far the remote trail stands synced."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._in_flight and self._phase is Phase.STREAMING and time.monotonic() < deadline:
+            self._await(deadline)
+        return self._checkpoint()
+
+    def close(self) -> None:
+        """Say goodbye and wait a moment for the answer; then let go of everything."""
+        if self._dialler is not None:
+            self._dialler.close()
+            self._dialler = None
+        self._closing = True
+        try:
+            self._say_goodbye()
+        except GateError as error:
+            # What was to be saved is saved; the Collector notices the closed link as well.
+            self._log.warning(CODE_LOST, f"{error}.")
+        finally:
+            self._drop_link()
+            self._watch.close()
+
+    def _say_goodbye(self) -> None:
+        if self._channel is None or not self._channel.may_send(Type.BYE):
+            return
+        self._channel.send(wire.Bye(f"pump {self._job.params.group} ends"))
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._channel is not None and time.monotonic() < deadline:
+            self._await(deadline)
+
+    def waits(self) -> list[int]:
+        """The link, and the local trail's folder where a new block could be sent."""
+        if self._phase is Phase.DIALLING and self._dialler is not None:
+            return [self._dialler.fileno()]
+        if self._channel is None:
+            return []
+        return [self._channel.fileno(), *([self._watch.fileno()] if self._has_room() else [])]
+
+    def idle_seconds(self) -> float:
+        """Until the next try or heartbeat; a second at most, because events of a folder may get lost."""
+        now = self._clock.monotonic()
+        if self._phase is Phase.AWAY:
+            return min(1.0, max(0.0, self._retry_at - now))
+        if self._channel is not None:
+            return min(1.0, self._channel.wait(now))
+        return 1.0
+
+    # getting a link
+
+    def _dial(self) -> bool:
+        source = last_header(self._fs, self._job.trail)
+        if source is None:
+            # Not a lost link: the Extract has not written anything yet.
+            self._retry_at = self._clock.monotonic() + 1.0
+            return False
+        self._source = source
+        params = self._job.params
+        pump = f"{self._job.home_id}/{params.group}"
+        request = Request(params.remote.host, params.remote.port, params.trail, pump, source.trail_id)
+        self._dialler = Dialler(request, timeout=params.remote.dead_seconds)
+        self._phase = Phase.DIALLING
+        return False
+
+    def _connected(self, now: float) -> bool:
+        assert self._dialler is not None and self._source is not None
+        sock = self._dialler.result()
+        if sock is None:
+            return False
+        self._dialler.close()
+        self._dialler = None
+        peer = "Collector at {}:{}".format(*sock.getpeername()[:2])
+        self._channel = Channel(sock, Side.PUMP, peer, self._job.params.remote.dead_seconds, now)
+        self._phase = Phase.GREETING
+        self._greeted_at = now
+        self._channel.send(self._hello(self._source))
+        return True
+
+    def _hello(self, source: FileHeader) -> wire.Hello:
+        job = self._job
+        return wire.Hello(
+            home=job.home_id, group=job.params.group, host=job.host, trail=job.params.trail, trail_id=source.trail_id,
+            source=source.source, alter=job.alter_no, start=self._start, megabytes=job.megabytes,
+            dead=job.params.remote.dead_seconds * 1000,
+        )  # fmt: skip
+
+    def _lost(self, error: GateError, now: float) -> None:
+        """The link is away: say so once, and plan the next try. Raises AwayError when it was tried for long enough."""
+        if self._phase is Phase.STREAMING and now - self._greeted_at > self._job.params.remote.dead_seconds:
+            self._backoff.succeeded()
+        self._drop_link()
+        self._retry_at = self._backoff.again(now, error)
+        text, when = self._warned
+        if error.message != text or now - when >= SAME_WARNING_SECONDS:
+            self._warned = (error.message, now)
+            self._log.warning(CODE_LOST, f"{error}. Trying again in {self._retry_at - now:.1f} s.")
+
+    def _drop_link(self) -> None:
+        for part in (self._dialler, self._channel, self._feed):
+            if part is not None:
+                part.close()
+        self._dialler = self._channel = self._feed = None
+        self._in_flight.clear()
+        self._bytes_in_flight = 0
+        self._phase = Phase.AWAY
+
+    # what the Collector says
+
+    def _handle(self, event: wire.Event) -> None:
+        match event:
+            case wire.Welcome():
+                self._welcomed(event)
+            case wire.Ack():
+                self._acknowledged(event)
+            case wire.Refuse(permanent=True):
+                raise OperatorError(f"{self._peer()} refused: {event.text}")
+            case wire.Refuse():
+                raise AwayError(f"{self._peer()} refused: {event.text}")
+            case wire.Bye():
+                self._closed(event)
+            case _:
+                raise ProtocolError(f"{self._peer()} sent {event.type.name}")
+
+    def _peer(self) -> str:
+        return self._channel.peer if self._channel else "Collector"
+
+    def _welcomed(self, welcome: wire.Welcome) -> None:
+        assert self._source is not None
+        if 0 < self._job.alter_no < welcome.alter:
+            raise MismatchError(
+                f"the remote trail has obeyed ALTER {welcome.alter}, this group's registration knows only "
+                f"{self._job.alter_no}: it was restored, or the group added again",
+                hint="ALTER the group again until its number is higher, or give it another remote trail",
+            )
+        self._feed = Feed(self._fs, self._job.trail, self._source.trail_id, welcome.origin, welcome.open, self._rules)
+        self._phase = Phase.STREAMING
+        csn = self._current.csn if self._current else ""
+        self._current = self._place(welcome.origin, None, csn)
+        self._recovery = self._place(self._feed.needed, None, "") if self._feed.needed else None
+        self._startup = self._startup or self._current
+        self._written(welcome.position)
+        self._log.info(CODE_LINK, f"Linked to {self._peer()}; going on from {welcome.origin} of {self._job.title}.")
+
+    def _acknowledged(self, ack: wire.Ack) -> None:
+        last = None
+        while self._in_flight and self._in_flight[0].end <= ack.origin:
+            last = self._in_flight.popleft()
+            self._bytes_in_flight -= last.size
+        if last is not None:
+            self._passed_on(last)
+            self._backoff.succeeded()
+        self._written(ack.position)
+
+    def _passed_on(self, sent: _Sent) -> None:
+        header = sent.header
+        csn = header.csn or (self._current.csn if self._current else "")
+        self._current = self._place(sent.end, header.time_us or None, csn)
+        self._recovery = self._place(sent.needed, None, "") if sent.needed else None
+        if header.kind == Kind.DATA:
+            self._lag_us = max(0, self._clock.now_us() - header.time_us)
+
+    def _written(self, position: Position) -> None:
+        now_us = self._clock.now_us()
+        self._write = WriteCheckpoint(position.seqno, position.rba, now_us, self._job.params.trail, "RMTTRAIL")
+
+    def _closed(self, bye: wire.Bye) -> None:
+        """The Collector ended the session: in answer to our own BYE, or because it was told to."""
+        if not self._closing:
+            raise AwayError(f"{self._peer()} ended the session: {bye.text}")
+        self._drop_link()
+
+    # sending
+
+    def _has_room(self) -> bool:
+        """Whether another block may go out: into our queue, and into the window. One block always may."""
+        if self._channel is None or self._phase is not Phase.STREAMING:
+            return False
+        return not self._in_flight or (
+            self._channel.unsent < QUEUE_BYTES and self._bytes_in_flight < self._job.params.window_bytes
+        )
+
+    def _fill(self, now: float) -> bool:
+        """Read and send until the window or the socket is full, the trail is at its end, or a step's share is done."""
+        assert self._feed is not None
+        sent = 0
+        while sent < STEP_BYTES and self._has_room():
+            found = self._feed.read(now)
+            for outgoing in found:
+                sent += self._send(outgoing)
+            if self._feed.at_end:
+                return False
+            sent += 1 << 10  # blocks that are filtered out cost time too
+        return self._has_room()
+
+    def _send(self, outgoing: Outgoing) -> int:
+        assert self._channel is not None
+        block = outgoing.block
+        self._channel.send(block)
+        size = len(block.payload) + wire.BLOCK_PREFIX
+        self._in_flight.append(_Sent(block.end, size, outgoing.header, outgoing.needed))
+        self._bytes_in_flight += size
+        if self._rules is None:
+            self._passed += outgoing.header.changes
+        return size
+
+    def _await(self, deadline: float) -> None:
+        """Serve the link without sending more blocks, until something came or the deadline."""
+        assert self._channel is not None
+        select.select([self._channel.fileno()], [], [], max(0.0, min(0.1, deadline - time.monotonic())))
+        now = self._clock.monotonic()
+        try:
+            self._channel.flush()
+            for event in self._channel.receive(now):
+                self._handle(event)
+        except (AwayError, ProtocolError) as error:
+            self._lost(error, now)
+
+    # checkpoint and commands
+
+    def _remember(self, previous: Sequence[Checkpoint]) -> None:
+        """Until the first WELCOME: stand where the last run's checkpoint stood, so that nothing more is purged."""
+        last = next((c for c in previous if c.reads), None)
+        if last is None or last.extra.get("alter_no", 0) != self._job.alter_no:
+            return
+        self._startup = self._current = last.reads[0].current
+        self._recovery = last.reads[0].recovery
+        self._write = last.writes[0] if last.writes else None
+
+    def _checkpoint(self) -> Checkpoint | None:
+        if self._current is None or self._startup is None:
+            return None
+        read = ReadCheckpoint(SOURCE, self._startup, self._current, self._recovery)
+        return Checkpoint(
+            self._job.params.group, "EXTRACT", (read,), (self._write,) if self._write else (),
+            lag_us=self._lag_us, extra={"alter_no": self._job.alter_no},
+        )  # fmt: skip
+
+    def _place(self, position: Position, time_us: int | None, csn: str) -> Place:
+        name = os.path.join(os.path.dirname(self._job.title), self._job.trail.file_name(position.seqno))
+        return Place(position.seqno, position.rba, time_us, csn, name)
+
+    def _count(self, table: TableDef, op: Op, n: int) -> None:
+        self._stats.count(table.full_name, table.full_name, op, n)
+
+    @property
+    def at_end(self) -> bool:
+        """Everything durable in the local trail is acknowledged."""
+        return self._feed is not None and self._feed.at_end and not self._in_flight
+
+    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- no verb here has any
+        """STATUS, STATS, GETLAG, LOGEND."""
+        answers = {"STATUS": self._status, "STATS": self._statistics, "GETLAG": self._lag, "LOGEND": self._log_end}
+        if verb not in answers:
+            raise OperatorError(f"a pump knows no {verb}", hint="It answers " + ", ".join(sorted(answers)))
+        return answers[verb]()
+
+    def _status(self) -> dict[str, Any]:
+        place = self._current or Place(0, 0)
+        read = {"seqno": place.seqno, "rba": place.rba, "time_us": place.time_us, "csn": place.csn, "file": place.file}
+        written = []
+        if (w := self._write) is not None:
+            written.append({"seqno": w.seqno, "rba": w.rba, "time_us": w.time_us, "trail": w.trail})
+        status = "At EOF" if self.at_end else self._phase.value
+        return {"status": status, "pid": os.getpid(), "read": read, "write": written, "in_transaction": None}
+
+    def _statistics(self) -> dict[str, Any]:
+        reply = self._stats.to_reply()
+        if self._rules is None and self._passed:
+            # Undecoded blocks say how many changes they hold, not of which table or kind.
+            row = dict.fromkeys(("inserts", "updates", "deletes", "truncates", "discards"), 0)
+            reply["tables"] = [{"from": "*.*", "to": "*.*", **row, "operations": self._passed}]
+        return reply
+
+    def _lag(self) -> dict[str, Any]:
+        return {"lag_us": self._lag_us, "at_eof": self.at_end}
+
+    def _log_end(self) -> dict[str, Any]:
+        return {"logend": self.at_end}

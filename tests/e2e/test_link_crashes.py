@@ -1,0 +1,181 @@
+"""Pump and Collector killed, links cut at random bytes, peers that stall: the remote trail stays a true copy."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from tests.support.link import LinkBench, Source, wait_until
+from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = LinkBench(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxy(bench):
+    """A proxy between pump and Collector, off until `bench.manager.via` uses it."""
+    target = {"port": 0}
+    made = Proxy(lambda: ("127.0.0.1", target["port"]))
+
+    def via(port):
+        target["port"] = port
+        return made.port
+
+    bench.manager.via = via
+    yield made
+    made.close()
+
+
+def test_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
+    """CW-02, CW-03: SIGKILL of pump or Collector while blocks flow, twenty times; each transaction stands once."""
+    chance = random.Random(2)
+    source = Source(bench.fs, bench.local, max_bytes=200_000, seed=2)
+    bench.start()
+    for _ in range(20):
+        source.mixed(chance.randrange(5, 40))
+        time.sleep(chance.random() * 0.15)
+        collector = bench.manager.collector
+        if chance.random() < 0.5 and collector is not None:
+            collector.kill()
+        else:
+            bench.pump.kill()
+            bench.pump.wait()
+            bench.start()
+    source.mixed(10)
+    bench.drain()
+    assert bench.assert_equal() > 200
+
+
+def test_a_link_cut_at_random_bytes_loses_and_doubles_nothing(bench, proxy):
+    """Fifty cuts inside greetings, block headers, payloads and acknowledgements; only whole blocks reach the trail."""
+    chance = random.Random(3)
+    cuts = iter([chance.choice((40, 300, 3_000, 30_000)) + chance.randrange(20_000) for _ in range(50)])
+    proxy._limit = lambda: next(cuts, None)
+    source = Source(bench.fs, bench.local, max_bytes=300_000, seed=3)
+    source.mixed(400)
+    bench.start()
+    bench.drain(60)
+    assert proxy.cuts >= 20
+    assert bench.assert_equal() > 500
+
+
+def test_a_byte_that_changes_on_the_way_is_sent_again(bench, proxy):
+    """The Collector's CRC check refuses the block, not for good; a new session delivers it right."""
+    source = Source(bench.fs, bench.local, seed=4)
+    source.mixed(100)
+    proxy.flip = 20_000
+    bench.start()
+    bench.drain()
+    assert bench.assert_equal() > 100
+    assert "damaged" in bench.log()
+    assert bench.manager.asked >= 2
+
+
+def test_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, proxy):
+    """CW-23: the old socket stays open and silent; the restarted pump takes over, the old Collector ends by itself."""
+    bench.manager.kill_first = False
+    source = Source(bench.fs, bench.local, seed=5)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    old = bench.manager.collector
+    os.kill(bench.pump.pid, signal.SIGSTOP)  # a host without power answers nothing, and its socket is not closed
+    frozen = bench.pump
+    for path in (bench.near.lock("PMP1"),):
+        os.remove(path)  # the restarted host has no such lock holder
+    source.mixed(20)
+    begun = time.monotonic()
+    bench.start()
+    bench.drain()
+    assert time.monotonic() - begun < 10
+    assert old.poll() is not None
+    frozen.kill()
+    frozen.wait()
+    assert bench.assert_equal() > 30
+
+
+def test_a_stopped_collector_that_wakes_writes_nothing(bench):
+    """CW-24: SIGSTOP; the Manager ends it before it starts another; the pump went on within its bound."""
+    source = Source(bench.fs, bench.local, seed=6)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    old = bench.manager.collector
+    os.kill(old.pid, signal.SIGSTOP)
+    source.mixed(20)
+    begun = time.monotonic()
+    bench.drain()
+    assert time.monotonic() - begun < 10
+    assert old.poll() == -signal.SIGKILL
+    assert bench.assert_equal() > 30
+
+
+def test_while_a_stopped_collector_is_not_ended_no_other_takes_its_trail(bench):
+    """CW-24, the lock's part: without the kill the next Collector finds the lock held; when it is free, all goes on."""
+    bench.manager.kill_first = False
+    source = Source(bench.fs, bench.local, seed=7)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    old = bench.manager.collector
+    os.kill(old.pid, signal.SIGSTOP)
+    source.mixed(20)
+    wait_until(lambda: "held by process" in bench.log(), 10)
+    os.kill(old.pid, signal.SIGCONT)
+    bench.drain()
+    assert old.wait(10) == 0
+    assert bench.assert_equal() > 30
+
+
+def test_a_stalled_link_stalls_only_the_pump(bench, proxy):
+    """The local trail grows on; when the link moves again, or is given up and made anew, everything arrives."""
+    source = Source(bench.fs, bench.local, seed=8)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    proxy.stall.set()
+    source.mixed(200)
+    time.sleep(0.5)
+    assert bench.ask("STATUS")["ok"]
+    assert not bench.drained()
+    wait_until(lambda: "nothing was heard" in bench.log(), 10)
+    proxy.stall.clear()
+    bench.drain()
+    assert bench.assert_equal() > 200
+
+
+def test_a_manager_that_stays_away_ends_the_pump_with_code_3(tmp_path):
+    """Tried with growing pauses for RETRYSECS, then one clear message."""
+    bench = LinkBench(tmp_path, retry=2)
+    try:
+        Source(bench.fs, bench.local).mixed(3)
+        bench.manager.close()
+        bench.start()
+        code, text = bench.ended()
+        assert code == 3
+        assert f"Manager at 127.0.0.1:{bench.manager.port} can't be reached: Connection refused" in text
+        assert "Trying again" in bench.log()
+    finally:
+        bench.close()
+
+
+def test_stop_is_obeyed_while_the_manager_does_not_answer(bench):
+    """A Manager that takes the connection and says nothing holds up no STOP."""
+    Source(bench.fs, bench.local).mixed(3)
+    bench.manager.away = True
+    bench.start()
+    wait_until(lambda: "closed the link before it answered" in bench.log(), 10)
+    begun = time.monotonic()
+    assert bench.stop() == 0
+    assert time.monotonic() - begun < 3

@@ -1,0 +1,73 @@
+"""The pump with the real Manager: Collectors on demand, a stopped one replaced, a Manager killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.link import LinkBench, Source, end, wait_until
+from trails.runtime.status import lock_holder
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """A LinkBench whose pump asks a real Manager of the far home."""
+    made = LinkBench(tmp_path)
+    made.manager.close()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    Path(made.far.prm("mgr")).write_text(f"PORT {port}\nDYNAMICPORTLIST {port + 1}-{port + 40}\n")
+    prm = Path(made.near.prm("PMP1"))
+    prm.write_text(prm.read_text().replace(str(made.manager.port), str(port)))
+    made.real = start_manager(made)
+    yield made
+    made.close()
+    end(made.real, gently=3)
+    if pid := lock_holder(made.remote.lock_path()):
+        os.kill(pid, signal.SIGKILL)
+
+
+def start_manager(bench) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", bench.far.root])
+
+
+def test_a_stopped_collector_is_replaced_by_the_manager(bench):
+    """CW-24: SIGSTOP; the pump asks again, the Manager ends the old one first, the trail stays a true copy."""
+    source = Source(bench.fs, bench.local, seed=21)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    old = lock_holder(bench.remote.lock_path())
+    os.kill(old, signal.SIGSTOP)
+    source.mixed(20)
+    bench.drain()
+    assert lock_holder(bench.remote.lock_path()) != old
+    assert bench.assert_equal() > 30
+
+
+def test_a_killed_manager_does_not_disturb_the_session(bench):
+    """The link goes on without it; a lost one waits for the next Manager."""
+    source = Source(bench.fs, bench.local, seed=22)
+    source.mixed(10)
+    bench.start()
+    bench.drain()
+    bench.real.kill()
+    bench.real.wait()
+    source.mixed(10)
+    bench.drain()
+    os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
+    source.mixed(10)
+    wait_until(lambda: "can't be reached" in bench.log(), 10)
+    time.sleep(0.2)
+    bench.real = start_manager(bench)
+    bench.drain()
+    assert bench.assert_equal() > 30

@@ -1,0 +1,118 @@
+"""Asking the Manager, and how often."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+from pump.link import Backoff, Dialler, Request, dial, parse_reply
+from tests.support.link import wait_until
+from trails.errors import AwayError, OperatorError, ProtocolError
+
+
+def manager(reply: bytes, seen: list[bytes] | None = None) -> socket.socket:
+    """A listener that answers one line."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        with sock:
+            line = sock.makefile("rb").readline()
+            if seen is not None:
+                seen.append(line)
+            sock.sendall(reply)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener
+
+
+def request(port: int) -> Request:
+    return Request("127.0.0.1", port, "./dirdat/rt", "aa/PMP1", b"\1" * 16)
+
+
+def test_the_request_is_one_line_and_the_port_is_dialled():
+    """The Manager's line has the contract's keys; the socket leads to the port that it names."""
+    with socket.create_server(("127.0.0.1", 0)) as collector:
+        port = collector.getsockname()[1]
+        seen: list[bytes] = []
+        with manager(json.dumps({"ok": True, "port": port}).encode() + b"\n", seen) as listener:
+            dial(request(listener.getsockname()[1]), 2).close()
+        assert json.loads(seen[0]) == {
+            "trailgate": 1,
+            "verb": "START COLLECTOR",
+            "trail": "./dirdat/rt",
+            "pump": "aa/PMP1",
+            "source_trail": "01" * 16,
+        }
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "text"),
+    [
+        (b'{"ok": false, "error": "busy", "permanent": false}\n', AwayError, "busy"),
+        (b'{"ok": false, "error": "other pump", "permanent": true}\n', OperatorError, "other pump"),
+        (b'{"ok": false}\n', AwayError, "no reason given"),
+        (b"not json\n", ProtocolError, "JSON"),
+        (b"[1]\n", ProtocolError, "object"),
+        (b'{"ok": true, "port": "x"}\n', ProtocolError, "port"),
+        (b'{"ok": true, "port": 70000}\n', ProtocolError, "port"),
+        (b"[" * 5000 + b"\n", ProtocolError, "JSON"),
+    ],
+)
+def test_every_answer_is_a_port_or_a_named_error(reply, kind, text):
+    """Permanent ones end the pump, others are tried again."""
+    with pytest.raises(kind, match=text):
+        parse_reply(reply, "Manager at h:1")
+
+
+def test_a_manager_that_talks_without_end_or_not_at_all_is_an_error():
+    """Bounded in bytes and in time."""
+    with manager(b"x" * 100_000) as listener, pytest.raises(ProtocolError, match="at most"):
+        dial(request(listener.getsockname()[1]), 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(AwayError, match="timed out"):
+        dial(request(silent.getsockname()[1]), 1, 0.2)
+
+
+def test_a_name_that_does_not_resolve_is_away():
+    """No traceback for a wrong RMTHOST."""
+    with pytest.raises(AwayError, match="can't be reached"):
+        dial(Request("no such host", 1, "t", "p", b""), 1)
+
+
+def test_a_dialler_wakes_its_loop_and_gives_the_error():
+    """The thread's error comes out of result()."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    dialler = Dialler(request(port), 2)
+    with pytest.raises(AwayError, match="Connection refused"):
+        wait_until(dialler.result, 5)
+    dialler.close()
+
+
+def test_a_dialler_that_nobody_waits_for_closes_what_it_got():
+    """STOP during a try leaves no Collector with a silent pump."""
+    with socket.create_server(("127.0.0.1", 0)) as collector:
+        port = collector.getsockname()[1]
+        with manager(json.dumps({"ok": True, "port": port}).encode() + b"\n") as listener:
+            dialler = Dialler(request(listener.getsockname()[1]), 2)
+            dialler.close()
+            sock, _ = collector.accept()
+            with sock:
+                sock.settimeout(5)
+                assert sock.recv(1) == b""
+
+
+def test_pauses_double_up_to_the_longest_and_end_at_the_limit():
+    """0.1, 0.2, ... longest; success begins anew."""
+    backoff, error = Backoff(0.5, 10), AwayError("gone")
+    assert [round(backoff.again(0.0, error), 3) for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    backoff.succeeded()
+    assert backoff.again(100.0, error) == pytest.approx(100.1)
+    with pytest.raises(AwayError, match="gone; tried again for 10 seconds"):
+        backoff.again(110.0, error)

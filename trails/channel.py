@@ -1,0 +1,235 @@
+"""A wire session on a non-blocking socket; pump and Collector both have one.
+
+Rule: nothing here waits. `fileno()` is an epoll descriptor: readable when there is something to do, be it that bytes
+came or that queued bytes can go out, so an owner needs one descriptor for both. PINGs are sent and answered here; the
+owner sees the other messages only. After a failed send the peer's last words are still read: a refusal often comes
+before the reset.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+
+from trails import wire
+from trails.errors import AwayError, GateError, ProtocolError, VersionError
+from trails.wire import NEED_DATA, Buffer, Session, Side, State, Type
+
+MAX_PIECES = 64
+RECEIVE_BUDGET = 8 << 20
+
+
+class Heartbeat:
+    """When to send a PING and when a silent peer is dead; both ends have one. Times are monotonic seconds."""
+
+    def __init__(self, dead: float, now: float) -> None:
+        self.dead = dead
+        self._heard = now
+        self._next = now + dead / 3
+        self._number = 0
+
+    def heard(self, now: float) -> None:
+        """Bytes came: the peer lives."""
+        self._heard = now
+
+    def due(self, now: float) -> wire.Ping | None:
+        """A PING every third of the dead time, whatever else is sent."""
+        if now < self._next:
+            return None
+        self._next = now + self.dead / 3
+        self._number += 1
+        return wire.Ping(self._number)
+
+    def silent(self, now: float) -> bool:
+        """True once nothing was heard for the whole dead time."""
+        return now - self._heard >= self.dead
+
+    def wait(self, now: float) -> float:
+        """Seconds until this heartbeat wants to be asked again."""
+        return max(0.0, min(self._next, self._heard + self.dead) - now)
+
+
+class Channel:
+    """One session's socket, its unsent bytes and its heartbeat. `peer` names the other end in messages."""
+
+    def __init__(self, sock: socket.socket, side: Side, peer: str, dead: float, now: float) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._peer = peer
+        self._session = Session(side)
+        self._heart = Heartbeat(dead, now)
+        self._unsent: deque[memoryview] = deque()
+        self.unsent = 0
+        self._broken = False  # nothing can be sent any more
+        self._failed: GateError | None = None
+        self._epoll = select.epoll()
+        self._epoll.register(sock, select.EPOLLIN)
+        self._armed = False
+
+    def fileno(self) -> int:
+        """Readable when receive() or flush() has something to do."""
+        return self._epoll.fileno()
+
+    @property
+    def state(self) -> State:
+        """The session's state."""
+        return self._session.state
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end."""
+        return self._peer
+
+    def live_by(self, dead: float, now: float) -> None:
+        """Take another dead time from now on."""
+        self._heart = Heartbeat(dead, now)
+
+    # sending
+
+    def may_send(self, kind: Type) -> bool:
+        """Whether the session allows this message now."""
+        return self._session.may_send(kind)
+
+    def send(self, message: wire.Message) -> None:
+        """Queue a message and send what can be sent at once."""
+        idle = not self._unsent
+        for piece in self._session.send(message):
+            if len(piece):
+                self._unsent.append(_view(piece))
+                self.unsent += len(piece)
+        if idle:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes. A broken link is told by receive(), after the peer's last words."""
+        while self._unsent and not self._broken:
+            try:
+                pieces = [self._unsent[i] for i in range(min(len(self._unsent), MAX_PIECES))]
+                self._sent(self._sock.sendmsg(pieces, (), socket.MSG_NOSIGNAL))
+            except BlockingIOError:
+                break
+            except OSError:
+                self._broken = True
+        if self._broken:
+            self._unsent.clear()
+            self.unsent = 0
+        self._arm(bool(self._unsent))
+
+    def _sent(self, count: int) -> None:
+        self.unsent -= count
+        while count:
+            first = self._unsent[0]
+            if count < len(first):
+                self._unsent[0] = first[count:]
+                return
+            count -= len(first)
+            self._unsent.popleft()
+
+    def _arm(self, wanted: bool) -> None:
+        if wanted != self._armed:
+            self._epoll.modify(self._sock, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+            self._armed = wanted
+
+    # receiving
+
+    def receive(self, now: float, budget: int = RECEIVE_BUDGET) -> list[wire.Event]:
+        """Events that have come, up to about `budget` bytes of them; [] if there are none.
+
+        Raises AwayError if the link is lost, ProtocolError or VersionError if the peer misbehaves; never before every
+        event that came earlier was given.
+        """
+        if self._failed is not None:
+            raise self._failed
+        events: list[wire.Event] = []
+        try:
+            while budget > 0 and (count := self._read()):
+                budget -= count
+                self._heart.heard(now)
+                self._take(events)
+        except GateError as error:
+            if not events:
+                raise
+            self._failed = error
+        return events
+
+    def _read(self) -> int:
+        """Bytes read into the session; 0 if none are there, or if the session closed and so did the peer."""
+        try:
+            count = self._sock.recv_into(self._session.get_buffer())
+        except BlockingIOError:
+            if self._broken and self.state is not State.CLOSED:
+                raise AwayError(f"{self._peer}: the link is lost") from None
+            return 0
+        except OSError as error:
+            if self.state is State.CLOSED:
+                return 0
+            raise AwayError(f"{self._peer}: the link is lost: {error.strerror}") from None
+        if count:
+            self._session.received(count)
+        elif self.state is not State.CLOSED:
+            raise AwayError(f"{self._peer} closed the link")
+        return count
+
+    def _take(self, events: list[wire.Event]) -> None:
+        try:
+            while (event := self._session.next_event()) is not NEED_DATA:
+                if isinstance(event, wire.Ping):
+                    if self.may_send(Type.PONG):
+                        self.send(wire.Pong(event.number))
+                elif not isinstance(event, wire.Pong):
+                    events.append(event)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._peer}: {error.message}") from None
+        except VersionError as error:
+            raise VersionError(f"{self._peer}: {error.message}") from None
+
+    # time
+
+    def tick(self, now: float) -> None:
+        """Send a PING if one is due. Raises AwayError if the peer was silent for too long; receive() before."""
+        if self.state is State.CLOSED:
+            return
+        if self._heart.silent(now):
+            raise AwayError(f"{self._peer}: nothing was heard for {self._heart.dead:g} seconds")
+        ping = self._heart.due(now)
+        if ping is not None and self.may_send(Type.PING):
+            self.send(ping)
+
+    def wait(self, now: float) -> float:
+        """Seconds until tick() is due."""
+        return self._heart.wait(now)
+
+    # the end
+
+    def finish_sending(self) -> None:
+        """Tell the peer that nothing more comes: it reads what is under way, then the end."""
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._broken = True
+
+    def drained(self) -> bool:
+        """After the session closed: drop what comes; True once the peer has closed too.
+
+        Closing with unread bytes in the socket resets the link, and the reset can overtake our last words.
+        """
+        scratch = bytearray(1 << 16)
+        try:
+            while self._sock.recv_into(scratch):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._epoll.close()
+        self._sock.close()
+
+
+def _view(piece: Buffer) -> memoryview:
+    return memoryview(piece)
