@@ -1,0 +1,246 @@
+"""`python -P -m extract.admin`: what ggsci asks of a source database. One JSON request on stdin, one JSON reply on
+stdout.
+
+A process of its own, because ggsci imports no driver. Verbs: dblogin, register, unregister, add_trandata,
+info_trandata, delete_trandata. Replies are {"ok": true, ...} or {"ok": false, "error": text}; the exit code is 0 either
+way, as the reply says it all.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from extract.sources import pgcheck
+from extract.sources.pgdriver import Session, SqlError
+from extract.sources.pgoutput import quoted
+from trails.errors import GateError, OperatorError
+from trails.runtime.params import Pattern
+
+Request = dict[str, Any]
+Reply = dict[str, Any]
+
+_TABLES = """
+SELECT n.nspname, c.relname, c.relreplident, c.reltoastrelid <> 0,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate AND i.indisvalid),
+       (SELECT i.indexrelid::regclass::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and how updates and deletes of it name the old row."""
+
+    schema: str
+    name: str
+    identity: str
+    toast: bool
+    has_key: bool
+    index: str | None
+
+    @property
+    def sql(self) -> str:
+        """Its name in SQL."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def full_name(self) -> str:
+        """Its name for people."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the server takes updates of it once it is published."""
+        return self.identity in "fi" or (self.identity == "d" and self.has_key)
+
+    @property
+    def wanted(self) -> str:
+        """The replica identity that capturing needs.
+
+        The key is enough only where no value can be stored out of line: an update does not carry such a value when it
+        leaves it as it was, and then the old row must have it. A table without any wide column has no TOAST table.
+        """
+        return "d" if self.has_key and not self.toast else "f"
+
+    def shown(self, identity: str) -> str:
+        """A replica identity in words."""
+        key = "the primary key" if self.has_key else "none: updates and deletes are refused"
+        return {"d": f"default ({key})", "f": "full", "n": "nothing", "i": f"index {self.index}"}.get(
+            identity, identity
+        )
+
+
+def dblogin(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
+    """Who is logged in where."""
+    user, database, version = session.one("SELECT current_user::text, current_database()::text, version()")
+    return {"user": user, "database": database, "server": version}
+
+
+def register(session: Session, request: Request) -> Reply:
+    """Make publication and slot, in this order: the server looks a publication up as of each change."""
+    name = f"tg_{request['home_id'][:8]}_{request['group']}".lower()
+    _ready(session, name)
+    publish = _publication(session, name, [Pattern(text) for text in request.get("tables") or ()])
+    session.query(publish)
+    try:
+        _, lsn = session.one(
+            "SELECT slot_name::text, lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", name
+        )
+    except GateError:
+        session.query(f"DROP PUBLICATION {quoted(name)}")
+        raise
+    who = pgcheck.identity(session)
+    return {"slot": name, "publication": name, "lsn": lsn, "systemid": who.system, "dbname": who.database}
+
+
+def _ready(session: Session, name: str) -> None:
+    if session.setting("wal_level") != "logical":
+        raise OperatorError(
+            f"wal_level is {session.setting('wal_level')}, expected logical",
+            hint="ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
+        )
+    if session.query("SELECT FROM pg_replication_slots WHERE slot_name = $1", name):
+        raise OperatorError(
+            f"replication slot {name} exists already",
+            hint=f"If no group uses it: SELECT pg_drop_replication_slot('{name}'), and DROP PUBLICATION {quoted(name)}",
+        )
+    if session.query("SELECT FROM pg_publication WHERE pubname = $1", name):
+        raise OperatorError(
+            f"publication {name} exists already", hint=f"If no group uses it: DROP PUBLICATION {quoted(name)}"
+        )
+
+
+def _publication(session: Session, name: str, patterns: list[Pattern]) -> str:
+    """The CREATE PUBLICATION statement: all tables, or those that the patterns name."""
+    tables = [t for t in _tables(session) if not patterns or any(p.matches(t.schema, t.name) for p in patterns)]
+    unfit = [t.full_name for t in tables if not t.is_fit]
+    if unfit:
+        shown = ", ".join(unfit[:10]) + (f" and {len(unfit) - 10} more" if len(unfit) > 10 else "")
+        raise OperatorError(
+            f"once published, the server would refuse updates and deletes of tables without replica identity: {shown}",
+            hint="ADD TRANDATA them first",
+        )
+    # From version 18 on the server refuses updates with identity full unless generated columns are published too.
+    options = " WITH (publish_generated_columns = stored)" if session.server_version >= 180000 else ""
+    (superuser,) = session.one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    if superuser == "t" and not patterns:
+        return f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES{options}"
+    if not tables:
+        raise OperatorError(
+            "there is no table to publish", hint="Make the tables, or log in as a superuser to publish all"
+        )
+    return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {', '.join(t.sql for t in tables)}{options}"
+
+
+def unregister(session: Session, request: Request) -> Reply:
+    """Drop slot and publication, whichever is there."""
+    slot, publication = request["slot"], request["publication"]
+    if session.query("SELECT FROM pg_replication_slots WHERE slot_name = $1", slot):
+        session.query("SELECT pg_drop_replication_slot($1)", slot)
+    session.query(f"DROP PUBLICATION IF EXISTS {quoted(publication)}")
+    return {"slot": slot, "publication": publication}
+
+
+def add_trandata(session: Session, request: Request) -> Reply:
+    """Set the replica identity that each table needs."""
+    return _each(session, request, _add)
+
+
+def _add(session: Session, table: Table) -> str:
+    if table.identity == "f" or (table.identity == table.wanted == "d"):
+        return f"Replica identity is already {table.shown(table.identity)}."
+    if table.identity == "i" and not table.toast:
+        return f"Replica identity is already {table.shown('i')}."
+    session.query(f"ALTER TABLE {table.sql} REPLICA IDENTITY {'DEFAULT' if table.wanted == 'd' else 'FULL'}")
+    return f"Replica identity set to {table.shown(table.wanted)}."
+
+
+def info_trandata(session: Session, request: Request) -> Reply:
+    """Say which replica identity each table has."""
+    return _each(session, request, _info)
+
+
+def _info(_: Session, table: Table) -> str:
+    fit = table.is_fit and (table.identity == "f" or not table.toast)
+    return f"Replica identity is {table.shown(table.identity)}{'' if fit else '; ADD TRANDATA is needed'}."
+
+
+def delete_trandata(session: Session, request: Request) -> Reply:
+    """Give the tables PostgreSQL's default back."""
+    return _each(session, request, _delete)
+
+
+def _delete(session: Session, table: Table) -> str:
+    session.query(f"ALTER TABLE {table.sql} REPLICA IDENTITY DEFAULT")
+    return f"Replica identity set to {table.shown('d')}."
+
+
+def _each(session: Session, request: Request, do: Callable[[Session, Table], str]) -> Reply:
+    try:
+        pattern = Pattern(request["pattern"])
+    except ValueError as error:
+        raise OperatorError(f"table {request['pattern']!r}: expected {error}") from None
+    found = [t for t in _tables(session) if pattern.matches(t.schema, t.name)]
+    if not found:
+        raise OperatorError(
+            f"no table matches {pattern}", hint="Name it like schema.table, in quotes if it has capitals"
+        )
+    return {"tables": [{"table": t.full_name, "message": do(session, t)} for t in found]}
+
+
+def _tables(session: Session) -> list[Table]:
+    return [
+        Table(schema or "", name or "", identity or "d", toast == "t", key == "t", index)
+        for schema, name, identity, toast, key, index in session.query(_TABLES)
+    ]
+
+
+VERBS: dict[str, Callable[[Session, Request], Reply]] = {
+    "dblogin": dblogin,
+    "register": register,
+    "unregister": unregister,
+    "add_trandata": add_trandata,
+    "info_trandata": info_trandata,
+    "delete_trandata": delete_trandata,
+}
+
+
+def answer(request: Request) -> Reply:
+    """The reply to one request; every expected error becomes a reply."""
+    try:
+        do = VERBS.get(str(request.get("verb")))
+        if do is None:
+            raise OperatorError(f"unknown request {request.get('verb')!r}; expected one of {', '.join(VERBS)}")
+        session = Session(request["url"], "trailgate ggsci")
+        try:
+            return {"ok": True, **do(session, request)}
+        finally:
+            session.close()
+    except KeyError as error:
+        return {"ok": False, "error": f"the request {request.get('verb')} lacks {error}"}
+    except SqlError as error:
+        hint = " Log in as the table's owner or a superuser" if error.state == "42501" and not error.hint else ""
+        return {"ok": False, "error": f"{error}{hint}"}
+    except GateError as error:
+        return {"ok": False, "error": str(error)}
+
+
+def main() -> int:
+    """Answer the request on stdin."""
+    try:
+        request = json.load(sys.stdin)
+    except ValueError as error:
+        request = {"verb": f"(no JSON: {error})"}
+    json.dump(answer(request), sys.stdout)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""Changes to blocks: gathers small transactions, and cuts large ones into begin, middle and end.
+
+What is gathered at any time, in one list of records:
+
+    | whole transactions ... | the open one, so far |
+                             ^ _open_at
+
+Rules. A block holds either whole transactions (WHOLE) or part of one large one. The open transaction becomes a large
+one only when it alone outgrows a block; until then it stays behind when the whole ones before it go out. So memory is
+bounded by two blocks and the largest single change. A block never names two shapes of one table: a file that begins
+between them would open with the newer only. A transaction without a captured change leaves nothing but its place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Protocol
+
+from trails.format import Indicator
+from trails.position import Position
+from trails.record import Op, Record, TableDef
+
+BLOCK_BYTES = 1 << 20
+
+Count = Callable[[TableDef, Op, int], None]
+_op_and_table = itemgetter(0, 1)
+_BEGIN, _COMMIT = int(Op.BEGIN), int(Op.COMMIT)
+
+
+class Output(Protocol):
+    """What of a TrailWriter is used here."""
+
+    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None:
+        """See TrailWriter."""
+        ...
+
+    def append_data(
+        self,
+        indicator: Indicator,
+        tables: Sequence[bytes],
+        records: Sequence[Record],
+        *,
+        changes: int,
+        transactions: int,
+        origin: Position,
+        csn: str,
+        time_us: int,
+    ) -> None:
+        """See TrailWriter."""
+        ...
+
+    def append_restart(self) -> None:
+        """See TrailWriter."""
+        ...
+
+
+class Assembler:
+    """The sink of a source (extract.source.Sink); puts blocks out to a trail writer."""
+
+    def __init__(
+        self,
+        output: Output,
+        origin: Position,
+        csn: str,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        count: Count | None = None,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        """`origin` and `csn` are those of the trail's last complete transaction; `count` is told what went out."""
+        self.records: list[Record] = []
+        self.cache: dict[Any, Any] = {}
+        self.time_us = 0
+        """Commit time of the last transaction handed over, or the time at which the source said it was idle."""
+        self._output = output
+        self._block_bytes = block_bytes
+        self._count = count
+        self._tables: list[TableDef] = []
+        self._names: dict[tuple[str, str], int] = {}
+        self._size = 0
+        self._open_size = 0
+        self._open_at = 0
+        self._is_open = False
+        self._streamed = 0  # changes of the open transaction that went out already
+        self._began = False  # its begin block went out
+        self._transactions = 0
+        self._reached = self._origin = self._written = origin
+        self._csn = self._written_csn = csn
+        self._commit_us = 0
+        self._now_us = now_us
+
+    @property
+    def origin(self) -> Position:
+        """Everything that committed before this place was handed over: gathered, written, or not captured."""
+        return self._reached
+
+    @property
+    def in_transaction(self) -> int | None:
+        """Changes of the open transaction so far; None if there is none."""
+        return self._open_changes() if self._is_open else None
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether `cut` has something to put out."""
+        return self._open_at > 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing gathered and nothing open: the source's place is the trail's."""
+        return not self.records and not self._is_open
+
+    # What a source calls
+
+    def table(self, definition: TableDef) -> int:
+        """The index of a table in the block that is being gathered."""
+        name = (definition.schema, definition.name)
+        index = self._names.get(name)
+        if index is not None and self._tables[index] != definition:
+            self._put_out_all()
+            index = None
+        if index is None:
+            index = self._names[name] = len(self._tables)
+            self._tables.append(definition)
+        return index
+
+    def begin(self, csn: str, xid: str, commit_us: int) -> None:
+        """A transaction begins."""
+        self._is_open = True
+        self._open_at = len(self.records)
+        self._open_size = 0
+        self.records.append((_BEGIN, csn, xid, commit_us))
+
+    def commit(self, origin: Position, csn: str, commit_us: int) -> None:
+        """The transaction ends."""
+        self._reached, self.time_us, self._is_open = origin, commit_us, False
+        changes = self._open_changes()
+        if not changes:
+            del self.records[self._open_at :]
+            return
+        self.records.append((_COMMIT, changes))
+        self._origin, self._csn, self._commit_us = origin, csn, commit_us
+        self._transactions += 1
+        self._open_at = len(self.records)
+        if self._began:
+            self._began, self._streamed = False, 0
+            self._put_out(Indicator.END, len(self.records))
+        elif self._size >= self._block_bytes:
+            self.cut()
+
+    def grew(self, size: int) -> None:
+        """So many bytes were gathered since the last call."""
+        self._size += size
+        if not self._is_open:
+            return
+        self._open_size += size
+        if self._open_size < self._block_bytes or len(self.records) - self._open_at < 2 - self._began:
+            if self._size >= 2 * self._block_bytes:
+                self.cut()
+            return
+        self.cut()
+        self._put_out_part()
+
+    def reached(self, origin: Position, time_us: int) -> None:
+        """Outside a transaction: nothing before `origin` is still to come."""
+        if origin > self._reached and not self._is_open:
+            self._reached, self.time_us = origin, time_us
+
+    def abandon(self) -> None:
+        """Drop the open transaction: it comes again, whole, or never."""
+        if not self._is_open:
+            return
+        del self.records[self._open_at :]
+        self._size -= self._open_size
+        self._is_open, self._open_size, self._streamed = False, 0, 0
+        if self._began:
+            self._began = False
+            self._output.append_restart()
+
+    # Blocks
+
+    def cut(self) -> None:
+        """Put out the whole transactions gathered so far."""
+        if self._open_at:
+            self._put_out(Indicator.WHOLE, self._open_at)
+
+    def _put_out_all(self) -> None:
+        """Begin a new block with nothing in it, for a table that changed its shape."""
+        self.cut()
+        if len(self.records) > 1 - self._began:
+            self._put_out_part()
+        self._forget_tables()
+
+    def _put_out_part(self) -> None:
+        """Put out what there is of the open transaction."""
+        changes = self._open_changes()
+        indicator = Indicator.MIDDLE if self._began else Indicator.BEGIN
+        self._began = True
+        self._put_out(indicator, len(self.records))
+        self._streamed = changes
+
+    def _put_out(self, indicator: Indicator, end: int) -> None:
+        """Write the first `end` records as one block."""
+        all_of_it = end == len(self.records)
+        records = self.records if all_of_it else self.records[:end]
+        complete = indicator in (Indicator.WHOLE, Indicator.END)
+        if complete:
+            self._written, self._written_csn = self._origin, self._csn
+        self._output.define(self._tables)
+        self._output.append_data(
+            indicator,
+            [definition.id for definition in self._tables],
+            records,
+            changes=self._tally(records),
+            transactions=self._transactions,
+            origin=self._written,
+            csn=self._written_csn,
+            time_us=self._commit_us if complete else self._now_us(),
+        )
+        # In place: a source holds on to this very list.
+        del self.records[:end]
+        self._transactions, self._open_at = 0, 0
+        self._open_size = 0 if all_of_it else self._open_size
+        self._size = self._open_size
+        if all_of_it:
+            self._forget_tables()
+
+    def _forget_tables(self) -> None:
+        self._tables.clear()
+        self._names.clear()
+        self.cache.clear()
+
+    def _open_changes(self) -> int:
+        """Changes of the last transaction begun."""
+        here = len(self.records) - self._open_at
+        return self._streamed + here - (0 if self._began else 1)
+
+    def _tally(self, records: Sequence[Record]) -> int:
+        """Count what goes out, by table and operation. Returns the changes."""
+        changes = 0
+        for (op, table), n in Counter(map(_op_and_table, records)).items():
+            if op in (_BEGIN, _COMMIT):
+                continue
+            changes += n
+            for index in table if isinstance(table, tuple) else (table,):
+                if self._count is not None:
+                    self._count(self._tables[index], Op(op), n)
+        return changes

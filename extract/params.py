@@ -1,0 +1,140 @@
+"""The parameters of an Extract:
+
+Keyword table and the frozen value they become. Imports no driver: ggsci checks files with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trails.errors import OperatorError
+from trails.position import TrailName
+from trails.runtime.params import (
+    COMMON,
+    Keyword,
+    Pattern,
+    Statement,
+    check,
+    group,
+    number,
+    pattern,
+    table,
+    text,
+    word,
+)
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def _url(statement: Statement) -> str:
+    url = text(statement)
+    if not url.startswith(_SCHEMES):
+        raise statement.error(
+            "a URL such as postgresql://user:password@host:5432/database", url.partition(":")[0] + ":..."
+        )
+    return url
+
+
+def _trail(statement: Statement) -> str:
+    path = word(statement)
+    try:
+        TrailName.parse(path)
+    except OperatorError as error:
+        raise statement.error("a path that ends in a two-character prefix, such as ./dirdat/lt") from error
+    return path
+
+
+KEYWORDS = COMMON | table(
+    Keyword(
+        "EXTRACT", "group", "Names the group; the first parameter of the file.", "EXTRACT ext1", group, required=True
+    ),
+    Keyword(
+        "SOURCEDB",
+        "url",
+        "The source database.",
+        "SOURCEDB postgresql://gate:secret@db.example:5432/shop",
+        _url,
+        required=True,
+    ),
+    Keyword(
+        "EXTTRAIL",
+        "trail",
+        "The local trail to write, as in ADD EXTTRAIL.",
+        "EXTTRAIL ./dirdat/lt",
+        _trail,
+        required=True,
+    ),
+    Keyword(
+        "TABLE",
+        "schema.table;",
+        "Capture these tables; * and ? are wildcards.",
+        "TABLE sales.*;",
+        pattern,
+        repeatable=True,
+        required=True,
+    ),
+    Keyword(
+        "TABLEEXCLUDE",
+        "schema.table;",
+        "Leave these tables out, whatever TABLE says.",
+        "TABLEEXCLUDE sales.audit_*;",
+        pattern,
+        repeatable=True,
+    ),
+    Keyword(
+        "FLUSHCSECS",
+        "n",
+        "Write gathered transactions at the latest after n hundredths of a second, 1 to 500; 10 if not given.",
+        "FLUSHCSECS 10",
+        number(1, 500),
+    ),
+    Keyword(
+        "BLOCKSIZE",
+        "n",
+        "Gather up to n KiB of changes in one trail block, 16 to 65536; 1024 if not given.",
+        "BLOCKSIZE 1024",
+        number(16, 65536),
+    ),
+    Keyword(
+        "RECONNECTSECS",
+        "n",
+        "Try for n seconds to get a lost database connection back, 0 to 86400; 60 if not given. Then the process ends.",
+        "RECONNECTSECS 60",
+        number(0, 86400),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractParams:
+    """An Extract's parameters, checked."""
+
+    group: str
+    url: str
+    trail: str
+    tables: tuple[Pattern, ...]
+    excluded: tuple[Pattern, ...] = field(default=())
+    flush_seconds: float = 0.1
+    block_bytes: int = 1 << 20
+    reconnect_seconds: float = 60.0
+
+    @classmethod
+    def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
+        """Check a whole file; raises ParamErrors with every mistake in it."""
+        values = check(statements, KEYWORDS, "Extract", first="EXTRACT")
+        return cls(
+            values.one("EXTRACT"),
+            values.one("SOURCEDB"),
+            values.one("EXTTRAIL"),
+            tuple(values.all("TABLE")),
+            tuple(values.all("TABLEEXCLUDE")),
+            values.one("FLUSHCSECS", 10) / 100,
+            values.one("BLOCKSIZE", 1024) << 10,
+            float(values.one("RECONNECTSECS", 60)),
+        )
+
+    def captures(self, schema: str, name: str) -> bool:
+        """Whether the rules capture this table."""
+        wanted = any(pattern.matches(schema, name) for pattern in self.tables)
+        return wanted and not any(pattern.matches(schema, name) for pattern in self.excluded)

@@ -1,0 +1,207 @@
+"""What a PostgreSQL source must have before capturing starts: each failure names the statement that mends it.
+
+All that is wrong is told at once, so that nobody mends, starts and fails five times. Only questions are asked here;
+nothing is changed (ADD TRANDATA and REGISTER EXTRACT do that, extract/admin.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from extract.sources.pgdriver import Session
+from extract.sources.pgoutput import parse_lsn, quoted
+from trails.errors import MismatchError, OperatorError
+
+PLUGIN = "pgoutput"
+OLDEST_VERSION = 130000
+ANEW = "Synchronise the tables anew, then DELETE the group and its trail, REGISTER EXTRACT and ADD it again"
+
+Captures = Callable[[str, str], bool]
+
+_TABLES = """
+WITH published AS MATERIALIZED (
+    SELECT c.oid FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname
+    JOIN pg_class c ON c.relname = p.tablename AND c.relnamespace = n.oid WHERE p.pubname = $1
+), unique_index AS MATERIALIZED (
+    SELECT indrelid AS oid, bool_or(indisprimary) AS is_key, bool_or(indisreplident) AS is_identity
+    FROM pg_index WHERE indimmediate AND indisvalid AND (indisprimary OR indisreplident) GROUP BY indrelid
+)
+SELECT n.nspname, c.relname, c.relreplident, c.relpersistence, coalesce(i.is_key, false), coalesce(i.is_identity,
+false), c.oid IN (SELECT oid FROM published) OR (c.relispartition AND EXISTS ( SELECT FROM pg_partition_ancestors(c.oid)
+a (oid) JOIN published USING (oid))) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN
+unique_index i ON i.oid = c.oid WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' AND
+n.nspname <> 'information_schema' ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who answers: what must stay the same for the life of a trail."""
+
+    system: str
+    database: str
+    timeline: int
+    segment_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The replication slot as it stands; LSNs as numbers."""
+
+    confirmed: int
+    restart: int
+    active_pid: str | None
+
+
+def identity(session: Session) -> Identity:
+    """Ask the server who it is."""
+    system, timeline, database = session.one(
+        "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
+        "(SELECT timeline_id FROM pg_control_checkpoint())::text, current_database()::text"
+    )
+    return Identity(system or "", database or "", int(timeline or 0), int(session.setting("wal_segment_size") or 0))
+
+
+def prerequisites(session: Session, slot: str, publication: str, captures: Captures) -> None:
+    """Raise OperatorError with everything that keeps this server from being captured."""
+    faults = [*_server(session), *_slot(session, slot), *_publication(session, publication)]
+    if not faults:
+        faults = _tables(session, publication, captures)
+    if len(faults) == 1:
+        raise OperatorError(faults[0][0], hint=faults[0][1])
+    if faults:
+        raise OperatorError("the source is not ready:\n" + "\n".join(f"- {what}. {mend}" for what, mend in faults))
+
+
+def slot_state(session: Session, slot: str) -> Slot:
+    """The slot's places. Raises OperatorError if it is gone."""
+    rows = session.query(
+        "SELECT confirmed_flush_lsn, restart_lsn, active_pid FROM pg_replication_slots WHERE slot_name = $1", slot
+    )
+    if not rows:
+        what, mend = _no_slot(slot)
+        raise OperatorError(what, hint=mend)
+    confirmed, restart, pid = rows[0]
+    return Slot(parse_lsn(confirmed or "0/0"), parse_lsn(restart or "0/0"), pid)
+
+
+def check_origin(session: Session, slot: str, origin: int, shown: str) -> None:
+    """Raise MismatchError unless the slot still has, and the server has ever had, everything from `origin` on."""
+    confirmed = slot_state(session, slot).confirmed
+    if confirmed > origin:
+        raise MismatchError(
+            f"slot {slot}: confirmed up to {_lsn(confirmed)}, but the trail ends at {_lsn(origin)} ({shown}): "
+            "the slot was made anew, or somebody else has read from it, and the changes between are gone",
+            hint=ANEW,
+        )
+    (now,) = session.one(
+        "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
+    )
+    if parse_lsn(now or "0/0") < origin:
+        raise MismatchError(
+            f"the server's log ends at {now}, but the trail has changes up to {_lsn(origin)}: "
+            "it was restored from a backup, or it is a standby that had not received them",
+            hint=ANEW,
+        )
+
+
+def _lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+Fault = tuple[str, str]
+
+
+def _server(session: Session) -> list[Fault]:
+    faults = []
+    if session.server_version < OLDEST_VERSION:
+        faults.append((f"PostgreSQL {session.server_version // 10000} is too old", "Version 13 or newer is needed"))
+    if session.setting("wal_level") != "logical":
+        mend = "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
+        faults.append((f"wal_level is {session.setting('wal_level')}, expected logical", mend))
+    user, able = session.one(
+        "SELECT current_user::text, rolsuper OR rolreplication OR EXISTS (SELECT FROM pg_roles r "
+        "WHERE r.rolname IN ('rds_replication') AND pg_has_role(current_user, r.oid, 'member')) "
+        "FROM pg_roles WHERE rolname = current_user"
+    )
+    if able != "t":
+        faults.append((f"user {user} may not replicate", f"ALTER ROLE {quoted(user or '')} REPLICATION"))
+    return faults
+
+
+def _no_slot(slot: str) -> Fault:
+    return (
+        f"replication slot {slot} does not exist",
+        f"If it never did: REGISTER EXTRACT. If it was dropped, changes are lost: {ANEW}",
+    )
+
+
+def _slot(session: Session, slot: str) -> list[Fault]:
+    two_phase = "two_phase::text" if session.server_version >= 140000 else "'false'"
+    rows = session.query(
+        f"SELECT plugin, slot_type, database, wal_status, current_database(), {two_phase} FROM pg_replication_slots "
+        "WHERE slot_name = $1",
+        slot,
+    )
+    if not rows:
+        return [_no_slot(slot)]
+    plugin, kind, database, wal_status, here, prepared = rows[0]
+    if (kind, plugin) != ("logical", PLUGIN):
+        return [
+            (
+                f"slot {slot} is {kind}, plugin {plugin}; expected logical, {PLUGIN}",
+                "Name another slot: REGISTER EXTRACT",
+            )
+        ]
+    if database != here:
+        return [(f"slot {slot} belongs to database {database}, not {here}", "Mend the database in SOURCEDB")]
+    if wal_status == "lost":
+        return [_lost(session, slot)]
+    if prepared == "true":
+        return [(f"slot {slot} was made with two_phase", "Drop it, and let REGISTER EXTRACT make it")]
+    return []
+
+
+def _lost(session: Session, slot: str) -> Fault:
+    keep = session.setting("max_slot_wal_keep_size")
+    return (
+        f"slot {slot} is lost: the server removed log that was not captured yet (max_slot_wal_keep_size is {keep} MB)",
+        f"Raise it or take it away: ALTER SYSTEM SET max_slot_wal_keep_size = -1. {ANEW}",
+    )
+
+
+def _publication(session: Session, publication: str) -> list[Fault]:
+    name = quoted(publication)
+    rows = session.query(
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = $1", publication
+    )
+    if not rows:
+        # The server looks publications up as of each change: one made later does not serve the slot's older changes.
+        mend = (
+            f"UNREGISTER and REGISTER EXTRACT (or, if nothing changed since: CREATE PUBLICATION {name} FOR ALL TABLES)"
+        )
+        return [(f"publication {publication} does not exist", mend)]
+    if "f" in rows[0]:
+        mend = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+        return [(f"publication {publication} does not publish inserts, updates, deletes and truncates", mend)]
+    return []
+
+
+def _tables(session: Session, publication: str, captures: Captures) -> list[Fault]:
+    """Captured tables that the server would keep silent about, or whose updates it would refuse."""
+    faults: list[Fault] = []
+    for schema, name, replident, persistence, has_key, has_index, published in session.query(_TABLES, publication):
+        if not captures(schema or "", name or ""):
+            continue
+        table = f"{quoted(schema or '')}.{quoted(name or '')}"
+        if persistence == "u":
+            mend = f"ALTER TABLE {table} SET LOGGED, or exclude it (TABLEEXCLUDE)"
+            faults.append((f"table {table} is unlogged: its changes are in no log", mend))
+        elif published != "t":
+            mend = f"ALTER PUBLICATION {quoted(publication)} ADD TABLE {table}, or exclude it (TABLEEXCLUDE)"
+            faults.append((f"table {table} is not in publication {publication}", mend))
+        elif replident == "n" or (replident == "d" and has_key != "t") or (replident == "i" and has_index != "t"):
+            mend = f"ADD TRANDATA (or ALTER TABLE {table} REPLICA IDENTITY FULL)"
+            faults.append((f"table {table} has no replica identity: the server refuses its updates and deletes", mend))
+    return faults

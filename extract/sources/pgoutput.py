@@ -1,0 +1,469 @@
+"""PostgreSQL's pgoutput messages (protocol 1) to trail records: bytes in, records out, no I/O.
+
+Strategy: one handler per message tag, in two tables: what may come between transactions and what inside one. Between
+them a row is an error; inside one that the trail holds already, rows are passed over. A handler reads its message to
+the very last byte; anything unknown, missing or left over is a PgoutputError, because a reader that skips what it
+doesn't know loses data.
+
+Speed: a row costs about 0.1 us a column, and nearly all of it is `_image`. Text stays the UTF-8 bytes that came
+(msgpack packs them as text); a table's few columns that need another form (boolean, bytea) are known beforehand.
+`sink.cache` maps a table's oid straight to what a row needs; the sink empties it whenever a block begins, since table
+indexes belong to one block.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from extract.source import Sink
+from trails.codec import binary
+from trails.errors import OperatorError, ProtocolError
+from trails.position import Position
+from trails.record import MISSING, Op, TableDef
+
+EPOCH_US: Final = 946_684_800_000_000
+"""Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin."""
+
+_INSERT, _UPDATE, _DELETE, _TRUNCATE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE), int(Op.TRUNCATE)
+_KEY, _NEW, _OLD = b"KNO"
+_TEXT, _NULL, _UNCHANGED = b"tnu"
+
+_BEGIN = struct.Struct(">QqI")
+_COMMIT = struct.Struct(">BQQq")
+_OID = struct.Struct(">I")
+_ROW = struct.Struct(">IB")
+_WIDTH = struct.Struct(">H")
+_FIELD = struct.Struct(">BI")
+_COLUMN = struct.Struct(">Ii")
+_TRUNCATED = struct.Struct(">IB")
+_LSN = struct.Struct(">Q")
+_MESSAGE = struct.Struct(">BQ")
+_field = _FIELD.unpack_from
+_row = _ROW.unpack_from
+_width = _WIDTH.unpack_from
+
+Fix = Callable[[bytes], Any]
+"""To a value, or to a binary value in the wrapping that the trail's encoder asks for."""
+Image = list[Any]
+
+
+class PgoutputError(ProtocolError):
+    """The server sent bytes that pgoutput's protocol 1 doesn't have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """One column as a Relation message tells it; `key` means: part of the replica identity."""
+
+    name: str
+    type_oid: int
+    typmod: int
+    key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table's shape at this place of the WAL. `identity` is d(efault), n(othing), f(ull) or i(ndex)."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the records of a captured table need: its definition, and the columns whose text gets another form.
+
+    A provisional shape holds for one transaction; the next one asks for it again.
+    """
+
+    definition: TableDef
+    fixes: tuple[tuple[int, Fix], ...] = ()
+    provisional: bool = False
+
+
+class _Table(NamedTuple):
+    """A captured table inside the block that is being gathered."""
+
+    number: int
+    width: int
+    key: tuple[int, ...]
+    fixes: tuple[tuple[int, Fix], ...]
+    identity: tuple[bool, ...]
+    definition: TableDef
+
+
+_PASSED_OVER: Final = _Table(-1, 0, (), (), (), TableDef("", "", ()))
+
+
+def fix_bool(text: bytes) -> bytes:
+    """PostgreSQL's `t` or `f` in the canonical form."""
+    if text == b"t":
+        return b"true"
+    if text == b"f":
+        return b"false"
+    raise PgoutputError(f"pgoutput: expected t or f in a boolean column, found {text[:40]!r}")
+
+
+def fix_bytea(text: bytes) -> Any:
+    r"""The bytes of `\x...`, wrapped so that the trail stores them as binary."""
+    if text[:2] != b"\\x":
+        raise PgoutputError(rf"pgoutput: expected \x and hex digits in a bytea column, found {text[:40]!r}")
+    try:
+        return binary(binascii.unhexlify(text[2:]))
+    except binascii.Error as error:
+        raise PgoutputError(f"pgoutput: a bytea column holds no hex digits: {error}") from error
+
+
+def lsn_text(lsn: int) -> str:
+    """An LSN as a CSN: both halves padded, so that texts sort as the numbers do."""
+    return f"{lsn >> 32:08X}/{lsn & 0xFFFFFFFF:08X}"
+
+
+def parse_lsn(text: str) -> int:
+    """Inverse of `lsn_text`; takes PostgreSQL's own unpadded form too. Raises ValueError."""
+    high, slash, low = text.partition("/")
+    if not slash or not 0 < len(high) <= 8 or not 0 < len(low) <= 8:
+        raise ValueError(f"LSN {text!r}: expected two hexadecimal numbers, such as 0/16B3748")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+class Decoder:
+    """Feeds a sink from messages. One decoder serves one replication session: the server sends each Relation anew."""
+
+    def __init__(self, sink: Sink, describe: Callable[[Relation, int], Shape | None], after: int) -> None:
+        """`describe(relation, xid)` gives a captured table's shape, None for one that no rule captures.
+
+        Transactions that committed before the LSN `after` stand in the trail already and are dropped whole.
+        """
+        self._sink = sink
+        self._append = sink.records.append
+        self._cache = sink.cache
+        self._describe = describe
+        self._after = after
+        self._relations: dict[int, Relation] = {}
+        self._shapes: dict[int, Shape | None] = {}
+        self._provisional: list[int] = []
+        self._final = 0
+        self._xid = 0
+        self.open = False
+        """Inside a transaction: a keepalive's place says nothing now."""
+        anywhere: dict[int, Callable[[bytes, int], None]] = {
+            ord("R"): self._on_relation,
+            ord("Y"): self._on_type,
+            ord("M"): self._on_message,
+        }
+        self._outside = {**anywhere, ord("B"): self._on_begin}
+        inside = {**anywhere, ord("C"): self._on_commit, ord("O"): self._on_origin}
+        self._inside = {
+            **inside,
+            ord("I"): self._on_insert,
+            ord("U"): self._on_update,
+            ord("D"): self._on_delete,
+            ord("T"): self._on_truncate,
+        }
+        self._passing = {**inside, **dict.fromkeys(b"IUDT", self._pass_over)}
+        self._handlers = self._outside
+
+    def decode(self, data: bytes, at: int = 0) -> None:
+        """Take the message that stands in `data` from `at` to the end."""
+        try:
+            handler = self._handlers[data[at]]
+        except (KeyError, IndexError) as error:
+            where = "inside" if self.open else "outside"
+            raise PgoutputError(
+                f"pgoutput: message {data[at : at + 40]!r} {where} a transaction is none of {self._known()}"
+            ) from error
+        handler(data, at + 1)
+
+    def _known(self) -> str:
+        return " ".join(sorted(map(chr, self._handlers)))
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def _on_begin(self, data: bytes, at: int) -> None:
+        final, time_us, xid = _whole(_BEGIN, data, at)
+        self._final, self._xid, self.open = final, xid, True
+        while self._provisional:
+            oid = self._provisional.pop()
+            self._shapes.pop(oid, None)
+            self._cache.pop(oid, None)
+        if final < self._after:
+            self._handlers = self._passing
+            return
+        self._handlers = self._inside
+        self._sink.begin(lsn_text(final), str(xid), time_us + EPOCH_US)
+
+    def _on_commit(self, data: bytes, at: int) -> None:
+        flags, commit, end, time_us = _whole(_COMMIT, data, at)
+        if flags or commit != self._final or end < commit:
+            raise PgoutputError(
+                f"pgoutput: commit of {lsn_text(commit)} up to {lsn_text(end)}, flags {flags}; "
+                f"expected the transaction {lsn_text(self._final)} that is open, and flags 0"
+            )
+        passed_over = self._handlers is self._passing
+        self._handlers, self.open = self._outside, False
+        if not passed_over:
+            self._sink.commit(Position(0, end), lsn_text(commit), time_us + EPOCH_US)
+
+    def _pass_over(self, _data: bytes, _at: int) -> None:
+        """A change that the trail holds already."""
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def _on_insert(self, data: bytes, at: int) -> None:
+        table, marker = self._row(data, at)
+        if table.number < 0:
+            return
+        if marker != _NEW:
+            raise _broken(data, f"marker N in an insert, found {marker}")
+        after, end, holes = _image(data, at + 5, table.width)
+        if holes or end != len(data):
+            raise _broken(
+                data, f"an insert's whole row of {len(data)} bytes, found {end} bytes, {holes} unchanged values"
+            )
+        for i, fix in table.fixes:
+            if after[i]:
+                after[i] = fix(after[i])
+        self._append((_INSERT, table.number, after))
+
+    def _on_update(self, data: bytes, at: int) -> None:
+        table, marker = self._row(data, at)
+        if table.number < 0:
+            return
+        before, at = None, at + 5
+        if marker != _NEW:
+            before, at = self._old(data, at, marker, table)
+            marker = data[at] if at < len(data) else 0
+            at += 1
+            if marker != _NEW:
+                raise _broken(data, f"marker N after the old row, found {marker}")
+        after, end, holes = _image(data, at, table.width)
+        if end != len(data):
+            raise _broken(data, f"an update of {len(data)} bytes, found {end}")
+        for i, fix in table.fixes:
+            if after[i]:
+                after[i] = fix(after[i])
+        if holes:
+            _fill(after, before, table.definition)
+        if before is not None and table.key and all(before[i] == after[i] for i in table.key):
+            before = None
+        self._append((_UPDATE, table.number, after, before))
+
+    def _on_delete(self, data: bytes, at: int) -> None:
+        table, marker = self._row(data, at)
+        if table.number < 0:
+            return
+        before, end = self._old(data, at + 5, marker, table)
+        if end != len(data):
+            raise _broken(data, f"a delete of {len(data)} bytes, found {end}")
+        self._append((_DELETE, table.number, before))
+
+    def _on_truncate(self, data: bytes, at: int) -> None:
+        count, flags = _unpack(_TRUNCATED, data, at)
+        oids = struct.Struct(f">{count}I") if count <= len(data) else _OID
+        captured = [oid for oid in _whole(oids, data, at + 5) if self._table(oid).number >= 0]
+        if flags & ~3:
+            raise _broken(data, f"truncate flags 0 to 3, found {flags}")
+        if captured:
+            # Looked up again: naming one table may have begun a new block, with new indexes.
+            self._append((_TRUNCATE, tuple(self._table(oid).number for oid in captured), flags))
+
+    def _row(self, data: bytes, at: int) -> tuple[_Table, int]:
+        """The table of a row message, and the marker of its first image."""
+        try:
+            oid, marker = _row(data, at)
+        except struct.error as error:
+            raise _broken(data, "a table and a row", error) from error
+        table: _Table | None = self._cache.get(oid)
+        return (self._table(oid) if table is None else table), marker
+
+    def _old(self, data: bytes, at: int, marker: int, table: _Table) -> tuple[Image, int]:
+        """The old image: a whole row, or only its key (then all else is MISSING: what stands there is no value)."""
+        if marker not in (_KEY, _OLD):
+            raise _broken(data, f"marker K or O before an old row, found {marker}")
+        before, end, holes = _image(data, at, table.width)
+        if holes:
+            raise _broken(data, "an old row with all its values, found unchanged ones")
+        if marker == _KEY:
+            before = [value if given else MISSING for value, given in zip(before, table.identity, strict=True)]
+        for i, fix in table.fixes:
+            if before[i]:
+                before[i] = fix(before[i])
+        return before, end
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    def _table(self, oid: int) -> _Table:
+        """Look a table up, or bring it into the block that is being gathered."""
+        known: _Table | None = self._cache.get(oid)
+        if known is not None:
+            return known
+        if oid not in self._shapes:
+            if oid not in self._relations:
+                raise PgoutputError(f"pgoutput: a change of table {oid}, which no Relation message has described")
+            self._shapes[oid] = self._describe(self._relations[oid], self._xid)
+        shape = self._shapes[oid]
+        if shape is not None and shape.provisional:
+            self._provisional.append(oid)
+        if shape is None:
+            table = _PASSED_OVER
+        else:
+            definition, columns = shape.definition, self._relations[oid].columns
+            number = self._sink.table(definition)
+            identity = tuple(column.key for column in columns)
+            table = _Table(number, len(columns), definition.key, shape.fixes, identity, definition)
+        self._cache[oid] = table
+        return table
+
+    def _on_relation(self, data: bytes, at: int) -> None:
+        (oid,) = _unpack(_OID, data, at)
+        schema, at = _name(data, at + 4)
+        name, at = _name(data, at)
+        identity = chr(_byte(data, at))
+        if identity not in "dnfi":
+            raise _broken(data, f"a replica identity d, n, f or i, found {identity!r}")
+        (width,) = _unpack(_WIDTH, data, at + 1)
+        at += 3
+        columns = []
+        for _ in range(width):
+            column, at = _column(data, at)
+            columns.append(column)
+        _ends(data, at)
+        # The whole shape is replaced: rows that follow have the columns of the last Relation before them.
+        self._relations[oid] = Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+        self._shapes.pop(oid, None)
+        self._cache.pop(oid, None)
+
+    # --- what is read and passed over -------------------------------------------------------------------------------
+
+    def _on_type(self, data: bytes, at: int) -> None:
+        _unpack(_OID, data, at)
+        _, at = _name(data, at + 4)
+        _, at = _name(data, at)
+        _ends(data, at)
+
+    def _on_origin(self, data: bytes, at: int) -> None:
+        _unpack(_LSN, data, at)
+        _, at = _name(data, at + 8)
+        _ends(data, at)
+
+    def _on_message(self, data: bytes, at: int) -> None:
+        """pg_logical_emit_message: it changes no row, and may even come from a transaction that rolls back."""
+        _unpack(_MESSAGE, data, at)
+        _, at = _name(data, at + 9)
+        (size,) = _unpack(_OID, data, at)
+        _ends(data, at + 4 + size)
+
+
+# --- parsing --------------------------------------------------------------------------------------------------------
+
+
+def _image(data: bytes, at: int, width: int) -> tuple[Image, int, int]:
+    """(values, place after them, how many are unchanged). The hot loop: one struct and one slice a column."""
+    values: Image = []
+    add = values.append
+    holes = 0
+    try:
+        if _width(data, at)[0] != width:
+            raise _broken(data, f"a row of {width} columns, found {_width(data, at)[0]}")
+        at += 2
+        for _ in range(width):
+            kind, size = _field(data, at)
+            if kind == _TEXT:
+                start = at + 5
+                at = start + size
+                add(data[start:at])
+            elif kind == _NULL:
+                add(None)
+                at += 1
+            elif kind == _UNCHANGED:
+                add(MISSING)
+                holes += 1
+                at += 1
+            else:
+                raise _broken(data, f"a value of kind t, n or u, found {kind}")
+    except struct.error:
+        # The last columns, if they are of one byte each, are shorter than what `_field` reads.
+        rest = data[at : at + width - len(values)]
+        if len(values) + len(rest) != width or rest.strip(b"nu"):
+            raise _broken(data, f"a row of {width} columns, found it cut off at byte {at}") from None
+        values += [None if kind == _NULL else MISSING for kind in rest]
+        holes += rest.count(b"u")
+        at += len(rest)
+    return values, at, holes
+
+
+def _fill(after: Image, before: Image | None, table: TableDef) -> None:
+    """Give unchanged out-of-line values, which the server leaves out, from the old row.
+
+    Without one they would be lost.
+    """
+    for i, value in enumerate(after):
+        if value is not MISSING:
+            continue
+        if before is None or before[i] is MISSING:
+            raise OperatorError(
+                f"table {table.full_name}: an update left column {table.columns[i].name} as it was, and the server "
+                "does not send such a value when it is stored out of line (TOAST), unless the replica identity is full",
+                hint=f"ALTER TABLE {quoted(table.schema)}.{quoted(table.name)} REPLICA IDENTITY FULL (ADD TRANDATA "
+                "does it). It counts for later changes: bring this row across by hand, and ALTER EXTRACT past it",
+            )
+        after[i] = before[i]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _column(data: bytes, at: int) -> tuple[RelationColumn, int]:
+    flags = _byte(data, at)
+    name, at = _name(data, at + 1)
+    type_oid, typmod = _unpack(_COLUMN, data, at)
+    if flags > 1:
+        raise _broken(data, f"column flags 0 or 1, found {flags}")
+    return RelationColumn(name, type_oid, typmod, bool(flags)), at + _COLUMN.size
+
+
+def _name(data: bytes, at: int) -> tuple[str, int]:
+    end = data.find(b"\0", at)
+    if end < 0:
+        raise _broken(data, "a name that ends in a zero byte")
+    # An SQL_ASCII database may hold names in any encoding.
+    return data[at:end].decode("utf-8", "surrogateescape"), end + 1
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        raise _broken(data, f"a byte at {at}, found the end")
+    return data[at]
+
+
+def _unpack(fields: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
+    try:
+        return fields.unpack_from(data, at)
+    except struct.error as error:
+        raise _broken(data, f"{fields.size} bytes at {at}, found the end", error) from error
+
+
+def _whole(fields: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
+    """What stands from `at` to the very end."""
+    found = _unpack(fields, data, at)
+    _ends(data, at + fields.size)
+    return found
+
+
+def _ends(data: bytes, at: int) -> None:
+    if at != len(data):
+        raise _broken(data, f"the message to end at byte {at}, found {len(data)} bytes")
+
+
+def _broken(data: bytes, expected: str, cause: object = "") -> PgoutputError:
+    return PgoutputError(f"pgoutput: expected {expected} in {data[:60]!r}{f' ({cause})' if cause else ''}")

@@ -1,0 +1,122 @@
+"""The Extract process itself: killed while it captures, refused with an exit code, stopped in order."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.capturing import Capture
+from trails.position import TrailName
+from trails.reader import last_header
+from trails.record import Op
+from trails.runtime import registration
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration, TrailReg
+
+pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def capture(source_db: str, tmp_path: Path) -> Iterator[Capture]:
+    """A group, its home, and a database with a table without a key: a double or a loss shows."""
+    home = Home(str(tmp_path / "home"))
+    home.fs.makedirs(home.root)
+    home.create_subdirs()
+    made = Capture(source_db, Path(home.folder("dirdat")))
+    made.sql("CREATE TABLE t (v text)", "CREATE TABLE big (id int PRIMARY KEY, v text)")
+    made.register()
+    trails = (TrailReg("./dirdat/lt", "EXTTRAIL", 1),)
+    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, slot=made.slot))
+    parameters(made, source_db)
+    return made
+
+
+def parameters(capture: Capture, url: str) -> None:
+    """Write ext1.prm."""
+    path = capture.folder.parent / "dirprm" / "ext1.prm"
+    path.write_text(f"EXTRACT ext1\nSOURCEDB {url}\nEXTTRAIL ./dirdat/lt\nTABLE public.*;\nCHECKPOINTSECS 1\n")
+
+
+def start(capture: Capture) -> subprocess.Popen[str]:
+    """As the Manager does."""
+    command = [sys.executable, "-P", "-m", "extract", "--home", str(capture.folder.parent), "EXT1"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def wait_for(capture: Capture, rows: int, process: subprocess.Popen[str]) -> None:
+    """Until the trail holds that many changes."""
+    deadline = time.monotonic() + 60
+    while sum(map(len, capture.changes())) < rows:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_killed_again_and_again_while_it_captures(capture: Capture) -> None:
+    """I3, I10, CW-04: SIGKILL at random times; every change is in the trail once, in order."""
+    random.seed(7)
+    written = 0
+    for round_ in range(8):
+        process = start(capture)
+        for _ in range(5):
+            capture.sql(f"INSERT INTO t SELECT n::text FROM generate_series({written}, {written + 9}) n")
+            written += 10
+        first = round_ * 20_000
+        capture.sql(f"INSERT INTO big SELECT n, repeat('v', 200) FROM generate_series({first}, {first + 19_999}) n")
+        time.sleep(random.uniform(0.3, 1.5))
+        process.kill()
+        process.wait()
+    process = start(capture)
+    wait_for(capture, written + 8 * 20_000, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0, process.communicate()[1]
+    found = capture.changes()
+    assert [c.after["v"] for t in found for c in t if c.after and c.table.name == "t"] == [
+        str(n) for n in range(written)
+    ]
+    large = [t for t in found if t[0].table.name == "big"]
+    assert [len(t) for t in large] == [20_000] * 8
+    assert all(c.op == Op.INSERT for t in large for c in t)
+    assert (capture.folder.parent / "dirchk" / "EXT1.cpe").exists()
+
+
+def test_a_lost_checkpoint_file_costs_nothing(capture: Capture) -> None:
+    """I3: the trail knows where to go on."""
+    for n in range(2):
+        process = start(capture)
+        capture.sql(f"INSERT INTO t VALUES ('{n}')")
+        wait_for(capture, n + 1, process)
+        process.terminate()
+        assert process.wait(30) == 0
+        (capture.folder.parent / "dirchk" / "EXT1.cpe").unlink()
+    assert [c.after for t in capture.changes() for c in t] == [{"v": "0"}, {"v": "1"}]
+
+
+def test_what_an_operator_must_mend_ends_it_with_code_2(capture: Capture) -> None:
+    """One line on stderr and in the report; no file of the trail was made; a password is never shown."""
+    parameters(capture, capture.url.replace("postgres@", "nobody_here:secret@"))
+    process = start(capture)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "refused the connection" in said
+    assert "nobody_here" in said
+    assert "secret" not in said
+    assert "refused the connection" in (capture.folder.parent / "dirrpt" / "EXT1.rpt").read_text()
+    assert last_header(Home(str(capture.folder.parent)).fs, TrailName(str(capture.folder), "lt")) is None
+
+
+def test_a_database_that_is_away_ends_it_with_code_3(capture: Capture) -> None:
+    """The Manager starts it again."""
+    parameters(capture, "postgresql://postgres@127.0.0.1:1/x")
+    process = start(capture)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "can't be reached" in said

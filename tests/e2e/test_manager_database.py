@@ -1,0 +1,102 @@
+"""ggsci with a real source and target database: login, registration, TRANDATA, START, SHOWCH, checkpoint table."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from ggsci.session import Session
+from tests.support.homes import (
+    as_json,
+    bad,
+    end_all,
+    free_port,
+    good,
+    group,
+    make_home,
+    run,
+    status,
+    wait_for,
+    write,
+)
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = make_home(tmp_path / "home")
+    write(made, "mgr", f"PORT {free_port()}\n")
+    yield made
+    end_all(made)
+
+
+def execute(url: str, *statements: str) -> None:
+    """Run SQL, each statement committed."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_an_extract_from_dblogin_to_showch(home, source_db):
+    """The commands of the first ten minutes, in their order."""
+    execute(source_db, "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int PRIMARY KEY, note text)")
+    write(home, "ext1", f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\nTABLE sales.*;\n")
+    session = Session(home.root)
+    assert "Successfully logged into database." in good(home, f"DBLOGIN SOURCEDB {source_db}", session)
+    assert "sales.orders" in good(home, "ADD TRANDATA sales.*", session)
+    assert "sales.orders" in good(home, "INFO TRANDATA sales.*", session)
+    assert "no table matches nope.*" in bad(home, "ADD TRANDATA nope.*", session)
+    good(home, "ADD EXTRACT ext1, TRANLOG, BEGIN NOW", session)
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1, MEGABYTES 5", session)
+    assert "successfully registered" in good(home, "REGISTER EXTRACT ext1", session)
+    assert group(home, "EXT1").slot["slot"]
+    good(home, "START MGR", session)
+    assert "is running (process ID" in good(home, "START ext1", session)
+    execute(source_db, "INSERT INTO sales.orders SELECT n, 'x' FROM generate_series(1, 10) n")
+    wait_for(lambda: any(t["inserts"] == 10 for t in as_json(home, "STATS ext1")[0]["tables"]))
+    assert "Last record lag" in good(home, "LAG ext1", session)
+    assert "Current write position:" in good(home, "SEND ext1, STATUS", session)
+    assert "Output to ./dirdat/lt:" in good(home, "STATS ext1", session)
+    assert "is running" in bad(home, "UNREGISTER EXTRACT ext1", session)
+    assert "EXTRACT EXT1 stopped." in good(home, "STOP ext1", session)
+    text = good(home, "INFO EXTRACT ext1, SHOWCH, DETAIL", session)
+    for label in (
+        "Log Read Checkpoint  PostgreSQL WAL", "Read Checkpoint #1", "  PostgreSQL WAL",
+        "  Startup Checkpoint (starting position in the data source):", "    LSN: ",
+        "  Recovery Checkpoint (position of oldest unprocessed transaction in the data source):",
+        "Write Checkpoint #1", "    Extract Trail: ./dirdat/lt", "    Trail Type: EXTTRAIL", "  Stop Status = G",
+    ):  # fmt: skip
+        assert label in text
+    assert as_json(home, "INFO EXTTRAIL *")[0]["rba"] > 0
+    assert "Successfully unregistered" in good(home, "UNREGISTER EXTRACT ext1", session)
+    assert "Deleted EXTRACT EXT1." in good(home, "DELETE EXTRACT ext1", session)
+    good(home, "DELETE TRANDATA sales.*", session)
+
+
+def test_a_wrong_database_is_told_at_dblogin_and_at_start(home, source_db):
+    """One clear message each; a group that can't reach its database ends or waits, and says so."""
+    wrong = source_db.rpartition("/")[0] + "/nowhere"
+    assert "nowhere" in bad(home, f"DBLOGIN SOURCEDB {wrong}")
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    write(home, "ext1", f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\nTABLE s.*;\n")
+    good(home, "START MGR")
+    succeeded, text = run(home, "START ext1")  # not registered: the operator must act
+    assert not succeeded, text
+    assert "EXTRACT EXT1 ABENDED at its start:" in text
+    assert status(home, "EXT1").exit_code == 2
+
+
+def test_a_checkpoint_table_is_made_shown_and_dropped(home, target_db):
+    """CW-18: DELETE REPLICAT after DBLOGIN says what became of the row."""
+    execute(target_db, "CREATE SCHEMA gg")
+    session = Session(home.root)
+    good(home, f"DBLOGIN TARGETDB {target_db}", session)
+    assert "does not exist" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    assert "Successfully created checkpoint table gg.ckpt" in good(home, "ADD CHECKPOINTTABLE gg.ckpt", session)
+    assert "gg.ckpt exists; 0 groups" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt", session)
+    assert "row of REPLICAT REP1" in good(home, "DELETE REPLICAT rep1", session)
+    assert "not confirmed" in bad(home, "DELETE CHECKPOINTTABLE gg.ckpt", session)
+    assert "Successfully deleted checkpoint table" in good(home, "DELETE CHECKPOINTTABLE gg.ckpt!", session)

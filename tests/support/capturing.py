@@ -1,0 +1,155 @@
+"""An Extract on a real database inside the test's process, and what a reader of its trail sees."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from extract.admin import answer
+from extract.extract import Extract, Settings
+from extract.sources.pgoutput import parse_lsn
+from extract.sources.postgres import PostgresSettings, PostgresSource
+from trails.codec import decode_data
+from trails.fs import RealFs
+from trails.plan import Planner
+from trails.position import TrailName
+from trails.reader import BlockReader
+from trails.record import Op, TableDef
+from trails.runtime.clock import RealClock
+from trails.runtime.params import Pattern
+
+
+def ask(verb: str, **request: Any) -> dict[str, Any]:
+    """One request to extract.admin; it must succeed."""
+    reply = answer({"verb": verb, **request})
+    assert reply["ok"], reply
+    return reply
+
+
+@dataclass
+class Change:
+    """One decoded change; images by column name."""
+
+    op: Op
+    table: TableDef
+    after: dict[str, Any] | None = None
+    before: dict[str, Any] | None = None
+
+
+@dataclass
+class Capture:
+    """One registered group on a database, and its trail in a folder."""
+
+    url: str
+    folder: Path
+    patterns: tuple[str, ...] = ("public.*",)
+    slot: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    reconnect_seconds: float = 20.0
+    settings: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = Settings("EXT1", "0" * 32, "host", TrailName(str(self.folder), "lt"), "./dirdat/lt")
+
+    def sql(self, *statements: str) -> list[Any]:
+        """Run statements, each in its own transaction; the last one's rows."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def register(self, *, trandata: bool = True) -> None:
+        """ADD TRANDATA and REGISTER EXTRACT."""
+        if trandata:
+            ask("add_trandata", url=self.url, pattern="*.*")
+        self.slot = ask("register", url=self.url, group="EXT1", home_id="0" * 32)
+
+    def source(self) -> PostgresSource:
+        """A new connection to it."""
+        patterns = [Pattern(text) for text in self.patterns]
+        expected = {"system": self.slot["systemid"], "database": self.slot["dbname"]}
+        return PostgresSource(
+            PostgresSettings(
+                self.url,
+                "EXT1",
+                self.slot["slot"],
+                self.slot["publication"],
+                self.slot["lsn"],
+                expected,
+                self.reconnect_seconds,
+            ),
+            lambda schema, name: any(p.matches(schema, name) for p in patterns),
+            self.said.append,
+        )
+
+    def start(self, **changes: Any) -> Extract:
+        """A new process's worth of Extract."""
+        return Extract.start(RealFs(), replace(self.settings, **changes), self.source(), RealClock())
+
+    @contextmanager
+    def running(self, **changes: Any) -> Iterator[Extract]:
+        """Started, and stopped in order."""
+        extract = self.start(**changes)
+        try:
+            yield extract
+            extract.flush()
+        finally:
+            extract.close()
+
+    def drain(self, extract: Extract, seconds: float = 60) -> None:
+        """Step until everything committed so far is in the trail and synced."""
+        upto = parse_lsn(self.sql("SELECT pg_current_wal_lsn()::text")[0][0])
+        step_until(extract, lambda: extract._assembler.origin.rba >= upto and not extract._assembler.has_whole, seconds)
+        extract.flush()
+
+    def changes(self) -> list[list[Change]]:
+        """All transactions in the trail."""
+        planner = Planner(reader := BlockReader(RealFs(), self.settings.trail))
+        found: list[list[Change]] = []
+        while (unit := planner.next()) is not None:
+            for block in unit.blocks:
+                ids, records = decode_data(block.header, reader.fetch(block))
+                tables = [planner.definitions[i] for i in ids]
+                for record in records:
+                    if record[0] == Op.BEGIN:
+                        found.append([])
+                    elif record[0] == Op.COMMIT:
+                        assert record[1] == len(found[-1])
+                    else:
+                        found[-1].extend(_change(record, tables))
+        reader.close()
+        return found
+
+
+def _change(record: list[Any], tables: list[TableDef]) -> list[Change]:
+    op = Op(record[0])
+    if op == Op.TRUNCATE:
+        return [Change(op, tables[record[1][0]], {"tables": [tables[i].name for i in record[1]], "flags": record[2]})]
+    table = tables[record[1]]
+    names = [c.name for c in table.columns]
+    images = [None if image is None else dict(zip(names, image, strict=True)) for image in record[2:]]
+    if op == Op.INSERT:
+        return [Change(op, table, images[0])]
+    if op == Op.DELETE:
+        return [Change(op, table, None, images[0])]
+    return [Change(op, table, images[0], images[1])]
+
+
+def step_until(extract: Extract, done: Any, seconds: float = 60) -> None:
+    """Drive it as the runtime's loop does, until `done()`."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, extract.command("STATUS", {})
+        if extract.step() or done():
+            continue
+        poller = select.poll()
+        for fd in extract.waits():
+            poller.register(fd, select.POLLIN)
+        poller.poll(min(100, int(extract.idle_seconds() * 1000) + 1))

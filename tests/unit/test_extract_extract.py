@@ -1,0 +1,106 @@
+"""Extract's parameters, commands and checkpoint, on a scripted source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from extract.extract import Extract, Settings
+from extract.params import KEYWORDS, ExtractParams
+from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
+from tests.support.trail_script import SCRIPT, TRAIL
+from trails.errors import OperatorError, ParamError
+from trails.runtime.params import parse_text
+from trails.testing import FakeClock, FaultFs
+
+GOOD = """EXTRACT ext1
+SOURCEDB postgresql://gate:secret@db/shop
+EXTTRAIL ./dirdat/lt
+TABLE sales.*;
+TABLE "Odd"."T";
+TABLEEXCLUDE sales.audit_*;
+"""
+
+
+def params(text: str) -> ExtractParams:
+    """Parse and check."""
+    return ExtractParams.from_statements(parse_text(text, "ext1.prm"))
+
+
+def test_a_whole_parameter_file() -> None:
+    """Values, defaults, and what the table rules capture."""
+    found = params(GOOD + "FLUSHCSECS 5\nBLOCKSIZE 64\nRECONNECTSECS 0\n")
+    assert (found.group, found.trail, found.url) == ("EXT1", "./dirdat/lt", "postgresql://gate:secret@db/shop")
+    assert (found.flush_seconds, found.block_bytes, found.reconnect_seconds) == (0.05, 65536, 0)
+    assert (params(GOOD).flush_seconds, params(GOOD).block_bytes, params(GOOD).reconnect_seconds) == (0.1, 1 << 20, 60)
+    captured = [("sales", "orders"), ("sales", "audit_1"), ("Odd", "T"), ("odd", "t"), ("public", "x")]
+    assert [found.captures(*name) for name in captured] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("EXTTRAIL ./dirdat/lt", "EXTTRAIL ./dirdat/long"),
+            "ext1.prm:3: EXTTRAIL: expected a path that ends in a two-",
+        ),
+        (("SOURCEDB postgresql:", "SOURCEDB mysql:"), "ext1.prm:2: SOURCEDB: expected a URL such as postgresql:"),
+        (("TABLE sales.*;", "TABEL sales.*"), "ext1.prm:4: TABEL: .* did you mean TABLE"),
+        (("EXTTRAIL ./dirdat/lt\n", ""), "EXTTRAIL is missing"),
+        (("EXTRACT ext1", "EXTRACT too_long_name"), "ext1.prm:1: EXTRACT"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(change: tuple[str, str], message: str) -> None:
+    """And what was expected; a URL's password is never in it."""
+    with pytest.raises(ParamError, match=message) as error:
+        params(GOOD.replace(*change))
+    assert "secret" not in str(error.value)
+
+
+def test_every_example_is_right() -> None:
+    """Each keyword's own example passes."""
+    for keyword in KEYWORDS.values():
+        if keyword.name == "COMMENT":
+            continue
+        (statement,) = parse_text(keyword.example, "example")
+        keyword.parse(statement)
+
+
+def test_checking_parameters_loads_no_driver() -> None:
+    """ggsci imports this module."""
+    code = "import sys, extract.params; sys.exit(any(m.split('.')[0] in ('psycopg', 'pyspark') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_commands_and_checkpoint() -> None:
+    """STATUS, STATS, GETLAG, LOGEND, ROLLOVER, and a checkpoint that never passes what is durable."""
+    fs, clock = FaultFs(), FakeClock()
+    log = ScriptedLog([*SCRIPT[:3], Idle(3), Idle(3)])
+    extract = Extract.start(fs, Settings("EXT1", "home", "host", TRAIL, "./dirdat/lt"), ScriptedSource(log), clock)
+    extract.step()
+    assert extract.command("STATUS", {})["status"] == "Processing data"
+    assert extract.command("STATUS", {})["in_transaction"] == 1
+    assert extract.command("LOGEND", {}) == {"logend": False}
+    while log.answered[-2:] != [3, 3]:
+        extract.step()
+        extract.flush()
+    assert extract.command("STATUS", {})["status"] == "At EOF"
+    assert extract.command("GETLAG", {}) == {"lag_us": 0, "at_eof": True}
+    (table,) = extract.command("STATS", {})["tables"]
+    assert (table["from"], table["inserts"], table["operations"]) == ("s.t", 34, 34)
+    assert extract.command("ROLLOVER", {}) == {"seqno": 1}
+    with pytest.raises(OperatorError, match="no command NONSENSE"):
+        extract.command("NONSENSE", {})
+    checkpoint = extract.flush()
+    assert (checkpoint.group, checkpoint.kind, checkpoint.lag_us) == ("EXT1", "EXTRACT", 0)
+    (read,), (write,) = checkpoint.reads, checkpoint.writes
+    assert (read.source, read.startup.rba, read.needed.rba) == ("Scripted Log", 0, 3)
+    assert (write.seqno, write.rba, write.trail, write.type) == (
+        1,
+        extract._writer.durable.rba,
+        "./dirdat/lt",
+        "EXTTRAIL",
+    )
+    extract.close()
