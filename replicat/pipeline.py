@@ -1,0 +1,126 @@
+"""Batches on their way: the next job decodes while the one before is applied, and at most two are in memory.
+
+Rule: a pipeline belongs to one place in one trail. When anything goes wrong it is thrown away whole and made anew from
+the checkpoint row; nothing in it is a truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+from replicat.batch import Batch, Batcher, Job, tasks_of
+from replicat.decode import Part, Plans, Task, discard
+from replicat.engine import Engine
+from trails.errors import GateError
+from trails.fs import Fs
+from trails.plan import Planner
+from trails.position import Position, TrailName
+from trails.reader import BlockReader
+
+# One job being decoded, and one decoded and waiting for the target.
+DEPTH = 2
+
+
+@dataclass(slots=True)
+class Running:
+    """A job on its way; `first` and `last` of its batch open and close the target transaction."""
+
+    batch: Batch
+    tasks: list[Task]
+    future: Future[list[Part]]
+    first: bool
+    last: bool
+
+
+class Pipeline:
+    """Reads one trail from one position, and keeps jobs running ahead."""
+
+    def __init__(
+        self,
+        fs: Fs,
+        trail: TrailName,
+        position: Position | None,
+        trail_id: bytes,
+        bounds: tuple[int, int],
+        engine: Engine,
+        plans: Callable[[Planner], Plans],
+        spill: str = "",
+    ) -> None:
+        """`bounds`: most rows and bytes of a job; `plans`: gives the plans for all definitions met."""
+        self._reader = BlockReader(fs, trail, position, trail_id or None)
+        self._planner = Planner(self._reader)
+        self._batcher = Batcher(self._planner, *bounds)
+        self._trail = trail
+        self._engine = engine
+        self._plans = plans
+        self._spill = spill
+        self._running: deque[Running] = deque()
+        self._waiting: deque[tuple[Batch, Job]] = deque()  # jobs of a large batch that are not started yet
+
+    @property
+    def trail_id(self) -> bytes:
+        """The trail being read; empty before its first file was found."""
+        header = self._reader.header
+        return header.trail_id if header else b""
+
+    @property
+    def idle_position(self) -> Position | None:
+        """How far nothing is left to apply, if nothing is on its way."""
+        return None if self._running or self._waiting else self._batcher.position
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all that is durable in the trail has been taken."""
+        return self._batcher.at_end and not self._running and not self._waiting
+
+    def fill(self) -> None:
+        """Start jobs until enough are on their way."""
+        while len(self._running) < DEPTH:
+            if not self._waiting:
+                batch = self._batcher.next()
+                if batch is None:
+                    return
+                self._waiting.extend((batch, job) for job in batch.jobs)
+            self._submit(*self._waiting.popleft())
+
+    def head(self, seconds: float) -> Running | None:
+        """The oldest job if it is done within `seconds`; it stays until drop()."""
+        if not self._running:
+            return None
+        running = self._running[0]
+        wait([running.future], timeout=seconds)
+        return running if running.future.done() else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is on its way."""
+        return bool(self._running)
+
+    def drop(self) -> None:
+        """The oldest job was applied; forget it."""
+        self._forget(self._running.popleft())
+
+    def close(self) -> None:
+        """Give up everything."""
+        for running in self._running:
+            running.future.cancel()
+        while self._running:
+            self._forget(self._running.popleft())
+        self._reader.close()
+
+    def _submit(self, batch: Batch, job: Job) -> None:
+        tasks = tasks_of(job, self._trail, self.trail_id, self._plans(self._planner), self._spill)
+        future = self._engine.submit(tasks)
+        self._running.append(Running(batch, tasks, future, job is batch.jobs[0], job is batch.jobs[-1]))
+
+    @staticmethod
+    def _forget(running: Running) -> None:
+        if running.future.cancelled():
+            return
+        with contextlib.suppress(GateError):
+            for part in running.future.result():
+                discard(part)

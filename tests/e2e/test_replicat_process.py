@@ -1,0 +1,293 @@
+"""The real Replicat process, with Spark and PostgreSQL, killed at random while a trail grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from replicat.__main__ import scratch_folder
+from replicat.targets.postgres import add_row_table
+from tests.support.replicat_trail import TrailFeed, table
+from trails.fs import RealFs
+from trails.position import TrailName
+from trails.record import Op
+from trails.runtime import registration
+from trails.runtime.control import ask
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT = table("src", "account", "id owner n", "id")
+ENTRY = table("src", "entry", "id account n", "id")
+LOG = table("src", "log", "note")
+TABLES = (
+    "CREATE TABLE account (id int PRIMARY KEY, owner text UNIQUE, n int)",
+    "CREATE TABLE entry (id int PRIMARY KEY, account int NOT NULL REFERENCES account, n int)",
+    "CREATE TABLE log (note text)",
+)
+
+
+class Group:
+    """A home with one Replicat and its trail."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.url = url
+        self.home = Home(str(folder / "home"))
+        Path(self.home.root).mkdir(mode=0o700)
+        self.home.create_subdirs()
+        self.feed = TrailFeed(RealFs(), TrailName.parse("./dirdat/rt", self.home.root), max_bytes=300_000)
+        add_row_table(url, ("gg", "chk"))
+        self.register()
+        self.parameters()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def register(self, **fields: Any) -> None:
+        """As ADD and ALTER write it."""
+        made = {"trail": "./dirdat/rt", "checkpoint_table": "gg.chk", "group_key": 11, "added_us": 1} | fields
+        registration.save(self.home, Registration("REP1", "REPLICAT", "TRAIL", **made))
+
+    def parameters(self, *lines: str) -> None:
+        """The parameter file."""
+        text = ["REPLICAT rep1", f"TARGETDB '{self.url}'", *lines, "MAP src.*, TARGET public.*;", ""]
+        Path(self.home.prm("REP1")).write_text("\n".join(text))
+
+    def start(self) -> None:
+        """Start the process; it runs on its own."""
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-P", "-m", "replicat", "--home", self.home.root, "REP1"]
+        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """End it; (exit code, what it printed)."""
+        assert self.process is not None
+        assert self.process.stderr is not None
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        text = self.process.stderr.read().decode()
+        self.process.stderr.close()
+        self.process = None
+        return code, text
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """A query in the target."""
+        with psycopg.connect(self.url, autocommit=True) as conn:
+            cursor = conn.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def wait(self, reached: Callable[[], bool], seconds: float = 60) -> None:
+        """Until it is so."""
+        deadline = time.monotonic() + seconds
+        while not reached():
+            assert self.process is None or self.process.poll() is None, self.stop()
+            assert time.monotonic() < deadline, Path(self.home.report("REP1")).read_text()[-3000:]
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def group(tmp_path: Path, target_db: str) -> Iterator[Group]:
+    """A group, ended with the test."""
+    made = Group(tmp_path, target_db)
+    for statement in TABLES:
+        made.sql(statement)
+    yield made
+    if made.process is not None:
+        made.stop(signal.SIGKILL)
+    made.feed.close()
+    # A killed process leaves it to its next start, which these homes will not see.
+    shutil.rmtree(scratch_folder(made.home.root, made.home.folder("dirtmp"), "REP1"), ignore_errors=True)
+
+
+class Model:
+    """A small bank that makes random transactions and knows what the target must hold."""
+
+    def __init__(self, feed: TrailFeed, seed: int) -> None:
+        self.feed = feed
+        self.random = random.Random(seed)
+        self.account: dict[int, tuple[str, int]] = {}
+        self.entry: dict[int, tuple[int, int]] = {}
+        self.log: list[str] = []
+        self.next = 0
+
+    def transaction(self, size: int, pieces: int = 1) -> None:
+        """Some changes, committed together."""
+        changes = [change for _ in range(size) for change in self._change()]
+        note = f"tx {self.feed.number}"
+        self.log.append(note)
+        self.feed.tx(*changes, (Op.INSERT, LOG, [note]), pieces=pieces)
+
+    def _change(self) -> list[tuple[Any, ...]]:
+        kind = self.random.random()
+        if kind < 0.35 or len(self.account) < 3:
+            return self._open_account()
+        if kind < 0.65:
+            self.next += 1
+            owner = self.random.choice(list(self.account))
+            self.entry[self.next] = (owner, kind_of(kind))
+            return [(Op.INSERT, ENTRY, _image(self.next, *self.entry[self.next]))]
+        if kind < 0.8:
+            return self._swap_owners()
+        if kind < 0.9 and self.entry:
+            return self._move_entry()
+        return self._close_account()
+
+    def _open_account(self) -> list[tuple[Any, ...]]:
+        self.next += 1
+        self.account[self.next] = (f"owner {self.next}", 0)
+        return [(Op.INSERT, ACCOUNT, _image(self.next, *self.account[self.next]))]
+
+    def _swap_owners(self) -> list[tuple[Any, ...]]:
+        one, two = self.random.sample(list(self.account), 2)
+        (a, n), (b, m) = self.account[one], self.account[two]
+        self.account[one], self.account[two] = (b, n + 1), (a, m + 1)
+        return [
+            (Op.UPDATE, ACCOUNT, _image(one, f"tmp {one}", n)),
+            (Op.UPDATE, ACCOUNT, _image(two, a, m + 1)),
+            (Op.UPDATE, ACCOUNT, _image(one, b, n + 1)),
+        ]
+
+    def _move_entry(self) -> list[tuple[Any, ...]]:
+        old = self.random.choice(list(self.entry))
+        self.next += 1
+        self.entry[self.next] = self.entry.pop(old)
+        return [(Op.UPDATE, ENTRY, _image(self.next, *self.entry[self.next]), _image(old, *self.entry[self.next]))]
+
+    def _close_account(self) -> list[tuple[Any, ...]]:
+        gone = self.random.choice(list(self.account))
+        found: list[tuple[Any, ...]] = [(Op.DELETE, ACCOUNT, _image(gone, *self.account.pop(gone)))]
+        orphans = [number for number, (account, _) in self.entry.items() if account == gone]
+        return found + [(Op.DELETE, ENTRY, _image(number, *self.entry.pop(number))) for number in orphans]
+
+    def check(self, group: Group) -> None:
+        """Row by row."""
+        accounts = sorted((number, *values) for number, values in self.account.items())
+        assert group.sql("SELECT id, owner, n FROM account ORDER BY id") == accounts
+        assert group.sql("SELECT id, account, n FROM entry ORDER BY id") == sorted(
+            (k, *v) for k, v in self.entry.items()
+        )
+        assert sorted(group.sql("SELECT note FROM log")) == sorted((note,) for note in self.log)
+
+
+def kind_of(number: float) -> int:
+    """Some value."""
+    return int(number * 1000)
+
+
+def _image(*values: object) -> list[str]:
+    return [str(value) for value in values]
+
+
+def test_killed_at_random_points_under_load(group: Group):
+    """I10: SIGKILL again and again; unique swaps, key changes, foreign keys and a table without a key end right."""
+    model = Model(group.feed, 7)
+    dice = random.Random(11)
+    group.parameters("BATCHROWS 300", "CHECKPOINTSECS 1")
+    for _ in range(5):
+        group.start()
+        begin, length = time.monotonic(), 5 + dice.random() * 2
+        while time.monotonic() - begin < length:
+            large = dice.random() < 0.02
+            model.transaction(400 if large else dice.randint(1, 20), pieces=8 if large else 1)
+            time.sleep(0.01)
+        group.stop(signal.SIGKILL)
+    group.start()
+    group.wait(lambda: len(group.sql("SELECT 1 FROM log")) == len(model.log))
+    time.sleep(0.2)
+    code, text = group.stop()
+    assert (code, text) == (0, "")
+    model.check(group)
+
+
+def test_a_started_process_answers_and_stops(group: Group):
+    """STATUS, STATS, LAG and LOGEND over the control socket; the checkpoint file after a stop."""
+    group.feed.tx((Op.INSERT, LOG, ["before"]))
+    group.start()
+    group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(1,)])
+    for number in range(20):
+        group.feed.tx((Op.INSERT, LOG, [str(number)]), time_us=time.time_ns() // 1000)
+        group.wait(lambda n=number + 2: group.sql("SELECT count(*) FROM log") == [(n,)])
+    group.wait(lambda: bool(ask(group.home, "REP1", "LOGEND")["logend"]))
+    assert ask(group.home, "REP1", "STATUS")["status"] == "At EOF"
+    assert ask(group.home, "REP1", "GETLAG") | {"ok": True} == {"ok": True, "lag_us": 0, "at_eof": True}
+    (stats,) = ask(group.home, "REP1", "STATS")["tables"]
+    assert (stats["from"], stats["to"], stats["inserts"]) == ("src.log", "public.log", 21)
+    code, text = group.stop()
+    assert (code, text) == (0, "")
+    from trails.checkpoint import load
+
+    saved = load(RealFs(), group.home.checkpoint("REP1", "REPLICAT"))[0]
+    assert saved.stop_status == "G"
+    assert (saved.reads[0].needed.seqno, saved.reads[0].needed.rba) == group.sql("SELECT seqno, rba FROM gg.chk")[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "message"),
+    [
+        (["TARGETDB postgresql://postgres:wrong@127.0.0.1:1/x"], 2, "TARGETDB: expected once"),
+        (["BATCHROW 5"], 2, "did you mean BATCHROWS"),
+        (["BATCHROWS many", "MAP a.b, c.d;"], 2, "BATCHROWS: expected a whole number"),
+        (["CHECKPOINTTABLE gg.none"], 2, "ADD CHECKPOINTTABLE gg.none"),
+    ],
+)
+def test_what_is_wrong_at_start_is_said(group: Group, lines: list[str], code: int, message: str):
+    """One clear message and exit code 2; Spark was not even started."""
+    group.parameters(*lines)
+    group.start()
+    assert group.process is not None
+    assert group.process.wait(timeout=20) == code
+    assert message in group.stop()[1]
+
+
+def test_cw18_cw19_alter_is_obeyed_once_and_add_again_goes_on(group: Group):
+    """CW-19: an ALTER moves the row once, however often START comes. CW-18: added again, a group goes on at its row."""
+    group.feed.tx((Op.INSERT, LOG, ["one"]))
+    group.start()
+    group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(1,)])
+    group.stop()
+    group.register(alter_no=4, alter={"seqno": 0, "rba": 0})
+    for expected in (2, 2):
+        group.start()
+        group.wait(lambda e=expected: group.sql("SELECT count(*) FROM log") == [(e,)])
+        group.stop(signal.SIGKILL)
+    group.register(added_us=99)
+    group.feed.tx((Op.INSERT, LOG, ["two"]))
+    group.start()
+    group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(3,)])
+    group.stop()
+    assert group.sql("SELECT alter_no, added_us FROM gg.chk") == [(0, 99)]
+
+
+def test_admin_verbs(group: Group):
+    """One request, one reply; errors are replies."""
+
+    def ask_admin(verb: str, **fields: Any) -> Any:
+        request = json.dumps({"verb": verb, "url": group.url, **fields})
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "replicat.admin"], input=request, capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        return json.loads(done.stdout)
+
+    assert ask_admin("dblogin")["user"] == "postgres"
+    assert ask_admin("add_checkpointtable", table="ops.chk") == {"ok": True}
+    assert "already exists" in ask_admin("add_checkpointtable", table="ops.chk")["error"]
+    assert ask_admin("info_checkpointtable", table="ops.chk") == {"ok": True, "exists": True, "rows": []}
+    assert ask_admin("row", table="ops.chk", group="REP1", group_key=1) == {"ok": True, "row": None}
+    assert ask_admin("delete_row", table="ops.chk", group="REP1", group_key=1) == {"ok": True, "deleted": False}
+    assert ask_admin("delete_checkpointtable", table="ops.chk") == {"ok": True}
+    assert ask_admin("info_checkpointtable", table="ops.chk")["exists"] is False
+    assert "expected one table" in ask_admin("row", table="ops.*", group="REP1", group_key=1)["error"]
+    assert "unknown verb" in ask_admin("fly")["error"]

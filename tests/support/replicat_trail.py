@@ -1,0 +1,94 @@
+"""A trail written by a script for Replicat's tests, and an engine that decodes in this very process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from replicat.decode import Part, Task, run
+from trails.errors import GateError
+from trails.format import Indicator
+from trails.fs import Fs
+from trails.position import Position, TrailName
+from trails.record import Column, Op, Record, TableDef
+from trails.writer import TrailWriter, WriterIdentity
+
+IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "scripted"})
+
+
+def table(schema: str, name: str, columns: str, key: str = "") -> TableDef:
+    """`table("s", "t", "id v", "id")`: a definition with text columns."""
+    keys = key.split()
+    return TableDef(schema, name, tuple(Column(c, "text", "text", key=c in keys) for c in columns.split()))
+
+
+class TrailFeed:
+    """Writes transactions of (op, table, ...) records to a trail."""
+
+    def __init__(self, fs: Fs, trail: TrailName, max_bytes: int = 100 << 20) -> None:
+        fs.makedirs(trail.folder)
+        self.trail = trail
+        self.writer = TrailWriter.open(fs, trail, IDENTITY, max_bytes=max_bytes, restart_open=True)
+        self.number = self.writer.last.origin.rba
+
+    def tx(self, *changes: Sequence[Any], pieces: int = 1, sync: bool = True, time_us: int | None = None) -> str:
+        """One transaction; each change is (op, TableDef, image[, before]) or (TRUNCATE, [TableDef], flags)."""
+        self.number += 1
+        csn = f"{self.number:016d}"
+        commit = time_us or self.number
+        tables: dict[TableDef, int] = {}
+        records: list[Record] = [(Op.BEGIN, csn, str(self.number), commit)]
+        for op, named, *rest in changes:
+            if op == Op.TRUNCATE:
+                records.append((op, [tables.setdefault(d, len(tables)) for d in named], *rest))
+                continue
+            no_before = [None] if op == Op.UPDATE and len(rest) == 1 else []
+            records.append((op, tables.setdefault(named, len(tables)), *rest, *no_before))
+        records.append((Op.COMMIT, len(changes)))
+        self.writer.define(list(tables))
+        self._write(list(tables), records, pieces, csn, commit)
+        if sync:
+            self.writer.sync()
+        return csn
+
+    def _write(self, tables: list[TableDef], records: list[Record], pieces: int, csn: str, commit: int) -> None:
+        before = self.writer.last
+        step = -(-len(records) // pieces)
+        chunks = [records[i : i + step] for i in range(0, len(records), step)]
+        for i, chunk in enumerate(chunks):
+            last = i == len(chunks) - 1
+            kind = Indicator.END if last else Indicator.MIDDLE if i else Indicator.BEGIN
+            self.writer.append_data(
+                Indicator.WHOLE if len(chunks) == 1 else kind,
+                [definition.id for definition in tables],
+                chunk,
+                changes=sum(1 for r in chunk if r[0] not in (Op.BEGIN, Op.COMMIT)),
+                transactions=int(last),
+                origin=Position(0, self.number) if last else before.origin,
+                csn=csn if last else before.csn,
+                time_us=commit,
+            )
+
+    def close(self) -> None:
+        """As Extract stops."""
+        self.writer.close()
+
+
+class InlineEngine:
+    """Decodes here and now, from any Fs."""
+
+    def __init__(self, fs: Fs | None = None) -> None:
+        self._fs = fs
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part]]:
+        """See replicat.engine.Engine."""
+        future: Future[list[Part]] = Future()
+        try:
+            future.set_result([run(task, self._fs) for task in tasks])
+        except GateError as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        """See replicat.engine.Engine."""

@@ -1,0 +1,46 @@
+"""COPY text: what goes in comes out, whatever the values hold."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replicat.copytext import render, text_of
+from tests.support.list_target import parse
+from trails.record import MISSING
+
+values = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+rows = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(values, min_size=width, max_size=width), max_size=20))
+
+
+@given(rows)
+def test_any_text_comes_back(table: list[list[str | None]]):
+    """Tabs, newlines, backslashes, NULL beside the text that looks like it."""
+    data, count, partial = render(table)
+    assert (count, partial) == (len(table), [])
+    assert parse(data) == [tuple(row) for row in table]
+
+
+def test_values_that_look_like_syntax():
+    """A backslash and N is no NULL, a backslash and a dot is no end."""
+    data, _, _ = render([["\\N", "\\."], [None, ""], ["a\tb", "c\r\nd\\"]])
+    assert data == b"\\\\N\t\\\\.\n\\N\t\na\\tb\tc\\r\\nd\\\\\n"
+
+
+def test_bytes_are_hex():
+    """As PostgreSQL takes bytea; the backslash is escaped for COPY."""
+    assert text_of(b"\x00\xff") == "\\x00ff"
+    assert render([[b"\x00\xff", "x"]])[0] == b"\\\\x00ff\tx\n"
+
+
+def test_rows_with_missing_columns_are_set_apart():
+    """They come back as they were given; the others are written."""
+    data, count, partial = render([["1", "a"], ["2", MISSING], ["3", None]])
+    assert (data, count, partial) == (b"1\ta\n3\t\\N\n", 2, [["2", MISSING]])
+
+
+def test_picked_columns():
+    """Only what is picked is written, and only that must be there."""
+    data, count, partial = render([["1", MISSING, "x"]], lambda row: (row[2], row[0]))
+    assert (data, count, partial) == (b"x\t1\n", 1, [])
+    assert render([["1", MISSING]], lambda row: (row[1],))[2] == [["1", MISSING]]
