@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -253,6 +254,7 @@ def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.
         server = _start(params, home, make_fs(home), log)
         server.run()
     except GateError as error:
+        print(f"collector: {error}", file=sys.stderr, flush=True)
         if log is not None:
             quietly(log.error, CODE_FAILED, str(error))
         return error.exit_code

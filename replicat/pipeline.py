@@ -78,8 +78,11 @@ class Pipeline:
         return self._batcher.at_end and not self._running and not self._waiting
 
     def fill(self) -> None:
-        """Start jobs until enough are on their way."""
-        while len(self._running) < DEPTH:
+        """Start a job if the last one is done and not too many wait to be applied.
+
+        Never one behind another that still runs: it would begin no sooner, and without what comes meanwhile.
+        """
+        while len(self._running) < DEPTH and (not self._running or self._running[-1].future.done()):
             if not self._waiting:
                 batch = self._batcher.next()
                 if batch is None:

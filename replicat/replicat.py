@@ -112,6 +112,7 @@ class Replicat(Process):
         pipeline.fill()
         running = pipeline.head(LOOK_SECONDS)
         if running is not None:
+            pipeline.fill()  # the next job decodes while this one is applied
             self._apply(running)
             pipeline.drop()
         return pipeline.busy or running is not None

@@ -11,6 +11,7 @@ control socket, so a stop wakes an idle process at once and none is lost between
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import select
@@ -80,12 +81,14 @@ class Stop:
             signal.signal(number, self._on_signal)
 
     def request(self, *, forced: bool = False) -> None:
-        """Ask for the end; forced: without the last save, as a crash would end it."""
+        """Ask for the end, from any thread; forced: without the last save, as a crash would end it."""
         self.requested = True
         self.forced = self.forced or forced
+        with contextlib.suppress(BlockingIOError):
+            self._writer.send(b"\0")
 
     def fileno(self) -> int:
-        """Readable after a signal."""
+        """Readable after a signal or a request."""
         return self._reader.fileno()
 
     def clear(self) -> None:

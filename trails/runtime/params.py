@@ -23,11 +23,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trails.errors import OperatorError, ParamError
-from trails.runtime.masking import mask_parameters
+from trails.runtime.masking import mask, mask_parameters
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -78,7 +77,7 @@ class Statement:
 
     def wrong(self, message: str) -> ParamError:
         """A ParamError at this place with a message of its own."""
-        return ParamError(f"{self.file}:{self.line}: {self.keyword}: {message}")
+        return ParamError(f"{self.file}:{self.line}: {self.keyword}: {mask(message)}")
 
 
 # --- text -> statements ---------------------------------------------------------------------------------------------
@@ -232,6 +231,8 @@ def _word(tree: Any) -> Word:
 
 @cache
 def _parser() -> Lark:
+    from pathlib import Path
+
     from lark import Lark
 
     grammar = Path(__file__).with_name("params.lark").read_text(encoding="utf-8")

@@ -64,11 +64,20 @@ def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:
         return 0, f"{who}: its checkpoint can't be read: {error.message}"
     if not history or not history[0].reads:
         return 0, f"{who} has no checkpoint"
-    read = history[0].reads[0]
-    place = read.recovery or read.current
+    # A group of that name was deleted and its checkpoint file survived a crash. (The runtime always sets saved_us.)
+    if 0 < history[0].saved_us < reader.added_us:
+        return 0, f"{who} has no checkpoint since it was added"
+    needed = history[0].reads[0].needed.seqno
     # An ALTER not yet obeyed sends the reader to another place at its next start.
-    if reader.alter_no and history[0].extra.get("alter_no", 0) < reader.alter_no:
-        altered = reader.alter.get("seqno", 0 if "csn" in reader.alter else place.seqno)
-        if altered < place.seqno:
+    if history[0].extra.get("alter_no", 0) < reader.alter_no:
+        altered = _altered_to(reader, needed)
+        if altered < needed:
             return altered, f"{who} was altered to begin in file {altered}"
-    return place.seqno, f"{who} needs file {place.seqno} on"
+    return needed, f"{who} needs file {needed} on"
+
+
+def _altered_to(reader: Registration, needed: int) -> int:
+    """The file where the reader's last ALTER sends it; 0 where only the reader itself can tell."""
+    if set(reader.alter) <= {"etrollover"}:
+        return needed
+    return int(reader.alter.get("seqno", 0))

@@ -15,7 +15,6 @@ import dataclasses
 import errno
 import os
 import socket
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -48,6 +47,7 @@ from trails.runtime.stats import report_lines
 
 CHECKPOINT_SECONDS = 10
 LOCK_SECONDS = 1.0
+LONGEST_MESSAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class _Run:
         """Start, run, and record how it ended."""
         code, message = EXIT_STOPPED, ""
         try:
-            self._note(state="STARTING")
             self.stop.install()
+            self._note(state="STARTING")
             self._run()
         except BaseException as error:  # noqa: BLE001  -- whatever it is, its exit code must be recorded
             code, message = self._ended_by(error)
@@ -153,10 +153,10 @@ class _Run:
 
     def _run(self) -> None:
         context = self._open()
-        control = ControlServer(self.home, self.group, self._answer)
+        self.process = process = self.build(context)
+        settings = _CommonSettings.of(context.statements)
+        control = self._listen(process)
         try:
-            self.process = process = self.build(context)
-            settings = _CommonSettings.of(context.statements)
             self._note(state="RUNNING")
             self.log.info(report.STARTED, f"{self._who} started.")
             run(
@@ -172,6 +172,14 @@ class _Run:
             self.log.info(report.STOPPED, f"{self._who} stopped normally.")
         finally:
             control.close()
+
+    def _listen(self, process: Process) -> ControlServer:
+        # Only now: while a process starts, who asks it learns that at once instead of waiting.
+        try:
+            return ControlServer(self.home, self.group, self._answer)
+        except OSError:
+            process.close()
+            raise
 
     def _open(self) -> Context:
         """Report, parameters, earlier checkpoints."""
@@ -240,13 +248,11 @@ class _Run:
             return {}
         if verb == "GETPARAMINFO":
             return {"file": self.home.prm(self.group), "parameters": self.parameters}
-        if self.process is None:
-            raise OperatorError(f"{self._who} is still starting", hint="Try again in a moment")
         if verb == "REPORT":
             self.log.info(report.COMMAND, "Command received: REPORT.")
             self._write_statistics()
             return {"report": self.home.report(self.group)}
-        return self.process.command(verb, args)
+        return self.process.command(verb, args) if self.process else {}
 
     # --- report ---
 
@@ -262,7 +268,7 @@ class _Run:
         """The process's own STATS, or None if it keeps none (Manager)."""
         try:
             return self.process.command("STATS", {}) if self.process else None
-        except GateError:
+        except Exception:  # noqa: BLE001  -- numbers for a report must not decide how a process ends
             return None
 
     def _operations(self) -> int:
@@ -289,19 +295,20 @@ class _Run:
         quietly(self.log.error, _CODES[code], message)
         quietly(self._write_statistics)
         quietly(self.log.error, report.ABENDING, "PROCESS ABENDING.")
-        print(f"{self._who}: {message}", file=sys.stderr, flush=True)
+        _say(f"{self._who}: {message}")
         return code, message
 
     def _record(self, code: int, message: str) -> int:
         """Write the exit code down, then let the group go."""
         stop = "G" if code == EXIT_STOPPED else "A"
         try:
-            self._note(state="ENDED", stop=stop, exit_code=code, message=message, ended_us=self.clock.now_us())
+            now = self.clock.now_us()
+            self._note(state="ENDED", stop=stop, exit_code=code, message=message[:LONGEST_MESSAGE], ended_us=now)
         except (GateError, OSError) as error:
             # Nothing more can be written. Unrecorded, the end shows as ABENDED with exit code 3.
             if code == EXIT_STOPPED:
                 code = EXIT_OPERATOR
-                print(f"{self._who}: {exit_of(error)[1]}", file=sys.stderr, flush=True)
+                _say(f"{self._who}: {exit_of(error)[1]}")
         self.lock.release()
         return code
 
@@ -344,8 +351,16 @@ _OPERATORS = frozenset(
 def _complain(error: BaseException) -> int:
     """One line on stderr for what ended the start before the group's lock was ours."""
     code, message = exit_of(error)
-    print(f"ERROR: {message}", file=sys.stderr, flush=True)
+    _say(f"ERROR: {message}")
     return code
+
+
+def _say(text: str) -> None:
+    """A line on stderr. Not print(): what it buffers and can't write (disk full) would change the exit code later."""
+    try:
+        os.write(2, (text + "\n").encode("utf-8", "backslashreplace"))
+    except OSError:
+        return
 
 
 class _Arguments(argparse.ArgumentParser):

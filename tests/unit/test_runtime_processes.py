@@ -1,0 +1,468 @@
+"""Real processes of a tiny program: how they start, stop, die, refuse, and what is left for the next one to find."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trails import checkpoint
+from trails.errors import AwayError
+from trails.runtime import registration
+from trails.runtime.control import ask
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+from trails.runtime.status import GroupStatus, Status, manager_status, status_of
+
+TINY = """
+import os, sys, time
+from trails.checkpoint import Checkpoint
+from trails.errors import AwayError, OperatorError
+from trails.record import Op
+from trails.runtime.params import COMMON, Keyword, check, group, table, text
+from trails.runtime.process import Process, main
+from trails.runtime.stats import Stats
+
+KEYWORDS = COMMON | table(
+    Keyword("EXTRACT", "group", "", "", group),
+    Keyword("DO", "what", "", "", text),
+    Keyword("SOURCEDB", "url", "", "", text),
+)
+
+class Tiny(Process):
+    def __init__(self, context):
+        self.do = check(context.statements, KEYWORDS, "tiny").one("DO", "idle")
+        self.context = context
+        self.stats = Stats(context.started_us)
+        self.trail = None
+        if self.do == "slow start": time.sleep(1)
+        if self.do == "refuse": raise OperatorError("slot ext1 is missing", hint="REGISTER EXTRACT ext1")
+        if self.do == "away": raise AwayError("postgresql://me:geheim@there/db is away")
+        if self.do == "bug": raise KeyError("oops")
+
+    def step(self):
+        if self.do == "bug in step": raise ZeroDivisionError("1/0")
+        if self.do == "hang":
+            self.context.log.info("TG-00001", "hanging")
+            time.sleep(60)
+        if self.do == "fill":
+            self.trail = self.trail or self.context.fs.create(self.context.home.folder("dirdat") + f"/x{os.getpid()}")
+            self.trail.write_at(self.trail.size(), bytes(8192))
+            return True
+        if self.do == "log":
+            self.context.log.info("TG-00001", "x" * 4000)
+            return True
+        if self.do == "busy":
+            self.stats.count("s.t", "s.t", Op.INSERT)
+            time.sleep(0.001)
+            return True
+        return False
+
+    def flush(self):
+        return Checkpoint(self.context.group, self.context.kind, extra={"flushed": True})
+
+    def close(self): print("closed", flush=True)
+
+    def waits(self): return []
+
+    def idle_seconds(self): return 60.0
+
+    def command(self, verb, args):
+        if verb == "STATS": return self.stats.to_reply()
+        if verb == "STATUS": return {"status": "At EOF", "previous": len(self.context.previous)}
+        raise OperatorError(f"{verb} is unknown")
+
+sys.exit(main(sys.argv[1], sys.argv[2:], Tiny))
+"""
+
+
+class Running:
+    """A tiny process and its home."""
+
+    def __init__(self, home: Home, *argv: str, before: str = "") -> None:
+        self.home = home
+        script = before + TINY
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", script, *(argv or ("EXTRACT", "--home", home.root, "ext1"))],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def up(self) -> Running:
+        """Wait until it runs."""
+        wait_for(self.home, Status.RUNNING)
+        return self
+
+    def end(self, number: int = 0) -> tuple[int, str]:
+        """(exit code, stderr), after that signal."""
+        if number:
+            self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors
+
+
+def group_status(home: Home) -> GroupStatus:
+    """Of EXT1."""
+    return status_of(home, registration.load(home, "EXT1"))
+
+
+def wait_for(home: Home, wanted: Status) -> GroupStatus:
+    """Until EXT1 is in that status."""
+    end = time.monotonic() + 20
+    while (found := group_status(home)).status is not wanted:
+        assert time.monotonic() < end, found
+        time.sleep(0.01)
+    return found
+
+
+def parameters(home: Home, text: str) -> None:
+    """EXT1's file."""
+    Path(home.prm("EXT1")).write_text("EXTRACT ext1\n" + text)
+
+
+def read(path: str) -> str:
+    """A text file."""
+    return Path(path).read_text()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home with group EXT1."""
+    return make_home(tmp_path / "home")
+
+
+def make_home(root: Path) -> Home:
+    """A home with group EXT1 and a parameter file."""
+    Home(str(root)).create_subdirs()
+    found = Home.at(str(root))
+    registration.save(found, Registration("EXT1", "EXTRACT", "TRANLOG"))
+    parameters(found, "DO idle\n")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_process_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a failing test leaves is killed."""
+    started: list[subprocess.Popen[str]] = []
+    original = Running.__init__
+
+    def noting(self: Running, home: Home, *argv: str, before: str = "") -> None:
+        original(self, home, *argv, before=before)
+        started.append(self.process)
+
+    monkeypatch.setattr(Running, "__init__", noting)
+    yield
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+# --- a run as asked -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_start_to_stop(home: Home) -> None:
+    """SIGTERM wakes it out of a minute's sleep; it saves, closes, and shows STOPPED with code 0."""
+    assert group_status(home) == GroupStatus(Status.STOPPED)
+    tiny = Running(home).up()
+    running = group_status(home)
+    assert (running.status, running.pid) == (Status.RUNNING, tiny.process.pid)
+    begin = time.monotonic()
+    assert tiny.end(signal.SIGTERM) == (0, "")
+    assert time.monotonic() - begin < 3
+    ended = group_status(home)
+    assert (ended.status, ended.exit_code, ended.stop) == (Status.STOPPED, 0, "G")
+    (saved,) = checkpoint.load(home.fs, home.checkpoint("EXT1", "EXTRACT"))
+    assert (saved.stop_status, saved.started_us, saved.extra) == ("G", running.started_us, {"flushed": True})
+    assert not os.path.exists(home.control("EXT1"))
+
+
+def test_the_report_and_the_log_tell_the_run(home: Home) -> None:
+    """Banner, parameters with hidden passwords, messages, statistics; the log has start and end."""
+    parameters(home, "DO busy\nSOURCEDB postgresql://me:geheim@h/d\nREPORTCOUNT EVERY 1 SECONDS\n")
+    tiny = Running(home).up()
+    time.sleep(1.3)
+    tiny.end(signal.SIGTERM)
+    report = read(home.report("EXT1"))
+    order = [
+        "Trailgate Capture", f"Process id: {tiny.process.pid}", "Running with the following parameters",
+        "SOURCEDB postgresql://me:********@h/d", "Run Time Messages", "EXTRACT EXT1 started.",
+        "records processed as of", "Run Time Statistics", "From Table s.t to s.t:", "EXTRACT EXT1 stopped normally.",
+    ]  # fmt: skip
+    assert sorted(order, key=report.index) == order
+    log = read(home.ggserr)
+    assert "INFO    TG-00993  Trailgate Capture, ext1.prm:  EXTRACT EXT1 started." in log
+    assert "geheim" not in report + log
+
+
+def test_the_control_socket_answers_and_stops(home: Home) -> None:
+    """What the runtime answers, what the process answers, what nobody knows, and STOP."""
+    parameters(home, "DO busy\nUSERID x, PASSWORD geheim\n".replace("USERID", "-- USERID"))
+    tiny = Running(home).up()
+    assert ask(home, "EXT1", "PING")["pid"] == tiny.process.pid
+    assert ask(home, "EXT1", "STATUS")["status"] == "At EOF"
+    assert ask(home, "EXT1", "NOPE")["error"] == "NOPE is unknown"
+    shown = ask(home, "EXT1", "GETPARAMINFO")
+    assert shown["parameters"][:2] == ["EXTRACT ext1", "DO busy"]
+    assert "geheim" not in str(shown)
+    assert ask(home, "EXT1", "REPORT")["report"] == home.report("EXT1")
+    assert "Run Time Statistics" in read(home.report("EXT1"))
+    assert ask(home, "EXT1", "STOP") == {"ok": True}
+    assert tiny.end() == (0, "")
+    assert "Command received: STOP." in read(home.ggserr)
+
+
+def test_a_forced_stop_saves_nothing(home: Home) -> None:
+    """It ends as a crash would, but as asked."""
+    tiny = Running(home).up()
+    assert ask(home, "EXT1", "FORCESTOP")["ok"]
+    assert tiny.end() == (0, "")
+    assert checkpoint.load(home.fs, home.checkpoint("EXT1", "EXTRACT")) == []
+    assert group_status(home).status is Status.STOPPED
+
+
+def test_a_slow_start_shows_starting(home: Home) -> None:
+    """From the lock to the end of build; who asks meanwhile learns at once that nobody answers."""
+    parameters(home, "DO slow start\n")
+    tiny = Running(home)
+    assert wait_for(home, Status.STARTING).pid == tiny.process.pid
+    with pytest.raises(AwayError):
+        ask(home, "EXT1", "PING")
+    tiny.up()
+    assert tiny.end(signal.SIGTERM)[0] == 0
+
+
+def test_the_manager_is_a_process_without_a_group(home: Home) -> None:
+    """Its file is mgr.prm, its name MGR."""
+    Path(home.prm("mgr")).write_text("COMMENT nothing\n")
+    manager = Running(home, "MANAGER", "--home", home.root)
+    end = time.monotonic() + 20
+    while manager_status(home).status is not Status.RUNNING:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert ask(home, "MGR", "PING")["pid"] == manager.process.pid
+    assert manager.end(signal.SIGTERM) == (0, "")
+    assert manager_status(home).status is Status.STOPPED
+    assert "Trailgate Manager, mgr.prm:  Manager started." in read(home.ggserr)
+
+
+# --- deaths ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_process_shows_abended_at_once_and_starts_again(home: Home) -> None:
+    """Nobody noted anything: lock free and stop status A. Its socket is no obstacle; its report is aged."""
+    tiny = Running(home).up()
+    pid = tiny.process.pid
+    os.kill(pid, signal.SIGKILL)
+    tiny.process.wait()
+    ended = group_status(home)
+    assert (ended.status, ended.exit_code, ended.message) == (Status.ABENDED, 3, f"process {pid} died without a word")
+    assert os.path.exists(home.control("EXT1"))
+    again = Running(home).up()
+    assert ask(home, "EXT1", "PING")["pid"] == again.process.pid
+    assert again.end(signal.SIGTERM)[0] == 0
+    assert f"Process id: {pid}\n" in read(home.report("EXT1", 0))
+
+
+def test_killed_at_any_moment_of_its_start(home: Home) -> None:
+    """STOPPED before it took the lock, ABENDED after, and the next start works."""
+    for delay in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+        tiny = Running(home)
+        time.sleep(delay)
+        tiny.process.kill()
+        tiny.process.wait()
+        assert group_status(home).status in (Status.ABENDED, Status.STOPPED)
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
+
+
+def test_a_second_signal_ends_a_process_that_hangs(home: Home) -> None:
+    """The first waits for the step's end, which never comes."""
+    parameters(home, "DO hang\n")
+    tiny = Running(home).up()
+    while "hanging" not in read(home.ggserr):
+        time.sleep(0.01)
+    tiny.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert tiny.process.poll() is None
+    assert tiny.end(signal.SIGTERM)[0] == 3
+    assert group_status(home).status is Status.ABENDED
+
+
+@pytest.mark.parametrize(
+    ("do", "code", "message"),
+    [
+        ("refuse", 2, "EXTRACT EXT1: slot ext1 is missing. REGISTER EXTRACT ext1\n"),
+        ("away", 3, "EXTRACT EXT1: postgresql://me:********@there/db is away\n"),
+        ("bug", 1, "EXTRACT EXT1: bug in Trailgate: KeyError: 'oops' (see the report)\n"),
+        ("bug in step", 1, "EXTRACT EXT1: bug in Trailgate: ZeroDivisionError: 1/0 (see the report)\n"),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code_says_who_must_act(home: Home, do: str, code: int, message: str) -> None:
+    """On stderr, in report and log, and recorded in the process file; a bug's traceback is in the report only."""
+    parameters(home, f"DO {do}\n")
+    assert Running(home).end() == (code, message)
+    ended = group_status(home)
+    assert (ended.status, ended.exit_code, ended.stop) == (Status.ABENDED, code, "A")
+    report, log = read(home.report("EXT1")), read(home.ggserr)
+    for text in (report, log):
+        assert message.removeprefix("EXTRACT EXT1: ").strip() in text
+        assert "PROCESS ABENDING." in text
+    assert ("Traceback" in report) is (code == 1)
+    assert "Traceback" not in log
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_for_one_group(home: Home) -> None:
+    """The second names the first's pid and changes nothing of it."""
+    tiny = Running(home).up()
+    code, errors = Running(home).end()
+    assert (code, errors) == (2, f"ERROR: EXT1 is already running as process {tiny.process.pid}. STOP it first\n")
+    assert group_status(home).pid == tiny.process.pid
+    assert ask(home, "EXT1", "PING")["pid"] == tiny.process.pid
+    assert "already running" in read(home.ggserr)
+    assert tiny.end(signal.SIGTERM)[0] == 0
+
+
+def test_looking_at_the_status_never_hinders_a_start(home: Home) -> None:
+    """Looking takes the lock for an instant; a start outwaits that."""
+    for _ in range(3):
+        tiny = Running(home)
+        end = time.monotonic() + 20
+        while group_status(home).status is not Status.RUNNING:
+            assert time.monotonic() < end
+        assert tiny.end(signal.SIGTERM) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("EXTRACT", "--home", "{home}", "ext9"), "ERROR: group EXT9 does not exist in {home}. ADD EXTRACT EXT9"),
+        (("REPLICAT", "--home", "{home}", "ext1"), "ERROR: group EXT1 is registered as EXTRACT of TRANLOG, this"),
+        (("EXTRACT", "--home", "{home}/none", "ext1"), "ERROR: {home}/none is no home: dirprm is missing. Run CREATE"),
+        (("EXTRACT", "--home", "{home}", "a/b"), "ERROR: group name 'a/b': expected"),
+        (("EXTRACT", "--home", "{home}"), "ERROR: command line: the following arguments are required: group"),
+    ],
+)
+def test_what_cannot_start_says_why(home: Home, argv: tuple[str, ...], message: str) -> None:
+    """One line, exit code 2, nothing touched."""
+    code, errors = Running(home, *(word.format(home=home.root) for word in argv)).end()
+    assert code == 2
+    assert errors.startswith(message.format(home=home.root))
+    assert errors.count("\n") == 1
+    assert group_status(home) == GroupStatus(Status.STOPPED)
+
+
+def test_a_missing_or_wrong_parameter_file_abends(home: Home) -> None:
+    """Each mistake with its line; after mending, START goes on."""
+    path = home.prm("EXT1")
+    os.unlink(path)
+    assert Running(home).end() == (
+        2, f"EXTRACT EXT1: {path}: the parameter file does not exist. Write it with EDIT PARAMS\n"
+    )  # fmt: skip
+    assert group_status(home).status is Status.ABENDED
+    parameters(home, "DOO idle\nCHECKPOINTSECS x\n")
+    code, errors = Running(home).end()
+    assert (code, errors.splitlines()) == (2, [
+        f"EXTRACT EXT1: {path}:2: DOO: tiny has no such parameter; did you mean DO?",
+        f"{path}:3: CHECKPOINTSECS: expected a whole number from 1 to 3600, found 'x'",
+    ])  # fmt: skip
+    Path(path).write_text("EXTRACT ext2\n")
+    assert Running(home).end() == (
+        2, f"EXTRACT EXT1: {path}:1: EXTRACT: expected the name of this group, EXT1, found 'ext2'\n"
+    )  # fmt: skip
+    parameters(home, "DO idle\n")
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
+
+
+def test_a_damaged_checkpoint_file_is_refused(home: Home) -> None:
+    """Named, with what to do; once it is gone, START goes on."""
+    path = Path(home.checkpoint("EXT1", "EXTRACT"))
+    path.write_bytes(b"garbage")
+    code, errors = Running(home).end()
+    assert code == 2
+    assert f"{path}: damaged checkpoint file" in errors
+    path.unlink()
+    tiny = Running(home).up()
+    assert ask(home, "EXT1", "STATUS")["previous"] == 0
+    assert tiny.end(signal.SIGTERM)[0] == 0
+
+
+# --- a disk that takes no more --------------------------------------------------------------------------------------
+
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))\n"
+
+
+def test_a_file_size_limit_in_the_middle_of_the_work(home: Home) -> None:
+    """A write that fails ends the process with one clear line."""
+    parameters(home, "DO fill\n")
+    code, errors = Running(home, before=LIMIT.format(100_000)).end()
+    assert code == 2
+    assert errors.startswith(f"EXTRACT EXT1: cannot write {home.folder('dirdat')}/x")
+    assert errors.count("\n") == 1
+    assert group_status(home).exit_code == 2
+
+
+def test_a_report_that_cannot_be_written_ends_the_process(home: Home) -> None:
+    """With one clear line on stderr, no traceback; ggserr.log likewise, it comes first."""
+    parameters(home, "DO log\n")
+    code, errors = Running(home, before=LIMIT.format(50_000)).end()
+    assert code == 2
+    assert errors == f"EXTRACT EXT1: {home.ggserr} can't be written: File too large. Mend that, then START again\n"
+    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 2)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 KiB, where this user may mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no right to mount: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
+    """Full while it runs, full at a start: one line, ABENDED. With space again, START goes on."""
+    home = make_home(small_disk / "home")
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
+    parameters(home, "DO fill\n")
+    code, errors = Running(home).end()
+    assert code == 2
+    assert "No space left on device. Make space on this file system" in errors
+    assert errors.count("\n") == 1
+    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 2)
+    code, errors = Running(home).end()
+    assert code == 2
+    assert "No space left on device" in errors
+    assert errors.count("\n") == 1
+    assert group_status(home).status is Status.ABENDED
+    for name in os.listdir(home.folder("dirdat")):
+        os.unlink(os.path.join(home.folder("dirdat"), name))
+    parameters(home, "DO idle\n")
+    tiny = Running(home).up()
+    assert ask(home, "EXT1", "STATUS")["previous"] == 1
+    assert tiny.end(signal.SIGTERM) == (0, "")
+
+
+def test_a_read_only_home_is_one_clear_line(small_disk: Path) -> None:
+    """Nothing can be noted there; what was noted before stays."""
+    home = make_home(small_disk / "home")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    code, errors = Running(home).end()
+    assert code == 2
+    assert "Read-only file system. Mount the file system for writing" in errors
+    assert errors.count("\n") == 1
+    with contextlib.suppress(AwayError):
+        ask(home, "EXT1", "PING")
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
