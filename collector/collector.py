@@ -62,7 +62,7 @@ class Collector:
 
         Raises MismatchError and what TrailWriter.open raises: each is a refusal.
         """
-        if os.path.normpath(hello.trail) != os.path.normpath(self._title):
+        if not self._is_ours(hello.trail):
             raise ProtocolError(f"this Collector serves {self._title}, not {hello.trail}")
         self._hello = hello
         self._max_bytes = hello.megabytes << 20
@@ -75,6 +75,12 @@ class Collector:
         self._origin = mark.origin
         self._file_start = writer.position
         return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable)
+
+    def _is_ours(self, named: str) -> bool:
+        """Whether the pump's RMTTRAIL means our trail: as the Manager names it, or by its whole path."""
+        if os.path.isabs(named):
+            return os.path.realpath(named) == os.path.realpath(str(self._trail))
+        return os.path.normpath(named) == os.path.normpath(self._title)
 
     def _check_owner(self, mark: Mark, hello: wire.Hello) -> None:
         if f"{mark.home_id}/{mark.group}" != hello.pump:

@@ -11,22 +11,21 @@ import errno
 import json
 import os
 import select
-import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from types import FrameType
 
 from collector.collector import Collector, refuse
 from collector.params import CollectorParams
 from trails import wire
 from trails.channel import Channel
-from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_STOPPED, AwayError, GateError, OperatorError, ProtocolError
+from trails.errors import EXIT_BUG, EXIT_STOPPED, AwayError, GateError, OperatorError, ProtocolError
 from trails.fs import Fs
 from trails.runtime.clock import RealClock
 from trails.runtime.home import Home
+from trails.runtime.process import Stop
 from trails.runtime.report import Log, quietly
 from trails.wire import Side, State
 
@@ -41,31 +40,6 @@ CODE_ENDED = "TG-01225"
 CODE_REFUSED = "TG-01227"
 CODE_NOBODY = "TG-01228"
 CODE_FAILED = "TG-01224"
-
-
-class Stop:
-    """SIGTERM or SIGINT: a flag and a descriptor that wakes poll."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
-
-    def install(self) -> None:
-        """Take the process's signals (main thread only)."""
-        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def fileno(self) -> int:
-        """Readable after a signal."""
-        return self._reader.fileno()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  -- the system's signature
-        if self.requested:
-            os._exit(EXIT_AWAY)
-        self.requested = True
 
 
 def listen(bind: str, ports: Sequence[int]) -> socket.socket:

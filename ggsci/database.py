@@ -13,7 +13,7 @@ from ggsci.check import globals_value
 from ggsci.choose import locked, registered
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Login, Session
-from trails.errors import ParamError
+from trails.errors import GateError, ParamError
 from trails.runtime import params
 from trails.runtime import registration as registrations
 from trails.runtime.registration import Registration
@@ -180,15 +180,19 @@ def delete_row(session: Session, group: Registration) -> str:
     table = _table_in_use(session, group)
     if not table:
         return ""
+    remains = (
+        f"the row of REPLICAT {group.name} in {table} remains. "
+        f"A REPLICAT {group.name} added again goes on where this one stood."
+    )
     if session.login is None:
-        return (
-            f"No database login: the row of REPLICAT {group.name} in {table} remains. "
-            f"A REPLICAT {group.name} added again goes on where this one stood."
-        )
-    reply = admin.ask(
-        "replicat", "delete_row",
-        url=session.login.url, table=table, group=group.name, group_key=group.group_key,
-    )  # fmt: skip
+        return f"No database login: {remains}"
+    try:
+        reply = admin.ask(
+            "replicat", "delete_row",
+            url=session.login.url, table=table, group=group.name, group_key=group.group_key,
+        )  # fmt: skip
+    except GateError as error:
+        raise CommandError(f"{str(error).rstrip('.')}: {remains}") from None
     if not reply.get("deleted", True):
         return f"There was no row of REPLICAT {group.name} in {table}."
     return f"Removed the row of REPLICAT {group.name} from {table}."

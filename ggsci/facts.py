@@ -99,10 +99,11 @@ class GroupFacts:
     @property
     def trails(self) -> list[TrailFacts]:
         """The trails this group writes."""
-        written = {write.trail: write for write in (self.checkpoint.writes if self.checkpoint else ())}
+        saved = self.checkpoint.writes if self.checkpoint else ()
+        written = {os.path.normpath(write.trail): write for write in saved}
         rows = []
         for trail in self.registration.trails:
-            write = written.get(trail.path)
+            write = written.get(os.path.normpath(trail.path))
             place = (write.seqno, write.rba) if write else (None, None)
             rows.append(TrailFacts(trail.path, trail.type, trail.megabytes, self.name, *place))
         return rows

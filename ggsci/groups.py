@@ -19,7 +19,7 @@ from trails.checkpoint import load as load_checkpoints
 from trails.errors import GateError
 from trails.fs import read_bytes, replace_durably
 from trails.position import Position, TrailName
-from trails.reader import BlockReader
+from trails.reader import BlockReader, last_header
 from trails.runtime import registration as registrations
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.registration import Registration
@@ -176,13 +176,22 @@ def _alter(session: Session, command: Parsed, group: Registration, alter: dict[s
 
 
 def _unspent(home: Home, group: Registration) -> bool:
-    """May the last ALTER still be waiting for a START? Told by the checkpoint file, so only good for a notice."""
+    """May the last ALTER still be waiting for a START? Only good for a notice: a reader is told by its checkpoint."""
     try:
-        saves = load_checkpoints(home.fs, home.checkpoint(group.name, group.kind))
+        obeyed = _obeyed_by_trail(home, group) if group.source == "TRANLOG" else _obeyed_by_reader(home, group)
     except GateError:
         return False
-    obeyed = saves[0].extra if saves else {}
-    return bool(group.alter) and max(obeyed.get("alter_no", 0), obeyed.get("alter", 0)) < group.alter_no
+    return bool(group.alter) and obeyed < group.alter_no
+
+
+def _obeyed_by_trail(home: Home, group: Registration) -> int:
+    headers = [last_header(home.fs, TrailName.parse(trail.path, home.root)) for trail in group.trails]
+    return max((header.alter for header in headers if header), default=0)
+
+
+def _obeyed_by_reader(home: Home, group: Registration) -> int:
+    saves = load_checkpoints(home.fs, home.checkpoint(group.name, group.kind))
+    return int(saves[0].extra.get("alter_no", 0)) if saves else 0
 
 
 def _words(alter: dict[str, Any]) -> str:
@@ -208,14 +217,16 @@ def delete(session: Session, command: Parsed) -> None:
 def _delete(session: Session, group: Registration) -> None:
     home = session.home
     with locked(home, group.name, f"DELETE {group.kind}"):
-        told = delete_row(session, group) if group.kind == "REPLICAT" else ""
-        # The registration goes first: a crash here leaves a checkpoint file without a group, which nobody reads.
+        # The registration goes first, the row last: a crash in between leaves a file that nobody reads and a row where
+        # a group added again goes on. The other way round, the group could still be started, from the trail's begin.
         registrations.delete(home, group.name)
         home.fs.remove(home.checkpoint(group.name, group.kind))
         home.fs.remove(home.status(group.name, group.kind))
+        session.say(f"Deleted {group.kind} {group.name}.")
+        if group.kind == "REPLICAT" and (told := delete_row(session, group)):
+            session.say(told)
     if group.slot.get("slot"):
-        told = (
+        session.say(
             f"Replication slot {group.slot['slot']} remains in database {group.slot.get('dbname', '')} "
             "and holds back its log. Drop it there, or ADD the Extract again and UNREGISTER it."
         )
-    session.say(f"Deleted {group.kind} {group.name}.", *([told] if told else []))

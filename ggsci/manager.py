@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ggsci import manager_children, manager_collectors, manager_lag, manager_purge
@@ -21,7 +22,7 @@ from trails.checkpoint import Checkpoint
 from trails.errors import GateError, OperatorError
 from trails.runtime.process import Context, Process, main
 
-STARTED, PURGED, PURGE_FAILED = "TG-00983", "TG-01810", "TG-00924"
+STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
 
 # While an older Collector is being ended, only the clock moves a request on.
 BUSY_SECONDS = 0.05
@@ -40,6 +41,7 @@ class Manager(Process):
         self._context = context
         self._params = params
         home, log, clock = context.home, context.log, context.clock
+        log.must_write = False
         # The port first: a Manager that can't have it must not have started anything.
         self._collectors = Collectors(home, params, log, clock, collector_command)
         self._children = Children(home, params, log, clock, group_command)
@@ -56,20 +58,24 @@ class Manager(Process):
         now = self._context.clock.monotonic()
         if now >= self._purge_at:
             self._purge_at = now + self._params.check_s
-            self._purge()
+            self._survive("Purging", self._purge)
         if self._params.lag_report_s is not None and now >= self._lag_at:
             self._lag_at = now + self._params.lag_report_s
-            manager_lag.report(self._context.home, self._params, self._context.log, self._context.clock.now_us())
+            self._survive("The lag report", self._report_lag)
         return False
 
-    def _purge(self) -> None:
-        """A purge that fails must not end the Manager: the disk may only fill up, which somebody is told here."""
+    def _survive(self, what: str, chore: Callable[[], None]) -> None:
+        """A chore that fails (a registration that can't be read) is told, and must not end who restarts the others."""
         try:
-            gone = manager_purge.purge(self._context.home, self._params.purge)
-        except GateError as error:
-            self._context.log.error(PURGE_FAILED, f"Purging failed: {error}")
-            return
-        for verdict in gone:
+            chore()
+        except (GateError, OSError) as error:
+            self._context.log.error(CHORE_FAILED, f"{what} failed: {error}")
+
+    def _report_lag(self) -> None:
+        manager_lag.report(self._context.home, self._params, self._context.log, self._context.clock.now_us())
+
+    def _purge(self) -> None:
+        for verdict in manager_purge.purge(self._context.home, self._params.purge):
             self._context.log.info(PURGED, f"Purged {verdict.path}: {verdict.reason}.")
 
     def flush(self) -> Checkpoint | None:

@@ -79,7 +79,7 @@ class Children:
         """Find what runs already; AUTOSTART the rest; what died unseen meets AUTORESTART."""
         for group in self._home.groups():
             found = statuses.status_of(self._home, group)
-            if found.status.is_alive and found.pid:
+            if found.pid and found.is_process:
                 self._adopt(group, found.pid, found.started_us)
             elif any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
                 self._start_by_rule(group, "AUTOSTART")
@@ -138,9 +138,12 @@ class Children:
         """SIGKILL a group's process; it stays down until START."""
         group = registrations.load(self._home, name)
         # The pid comes from the group's lock, which a process holds for its life: never a stranger's.
-        pid = statuses.status_of(self._home, group).pid
+        found = statuses.status_of(self._home, group)
+        pid, child = found.pid, self.children.get(name)
         if not pid:
             raise OperatorError(f"{group.kind} {name} is not running")
+        if not found.is_process and (child is None or child.pid != pid):
+            raise OperatorError(f"{group.kind} {name} is held by process {pid}, which is not its own", hint="Try again")
         self.hold(name)
         os.kill(pid, signal.SIGKILL)
         self._log.warning(NOTICE, f"Killed process {pid} of {group.kind} {name} on request.")

@@ -30,7 +30,7 @@ from trails.fs import read_bytes, replace_durably
 from trails.position import TrailName
 from trails.runtime.clock import Clock
 from trails.runtime.home import Home
-from trails.runtime.report import Log
+from trails.runtime.report import Log, quietly
 from trails.runtime.status import lock_holder
 
 VERSION = 1
@@ -393,7 +393,8 @@ class Collectors:
         for key in ended:
             del self._notes.by_trail[key]
         if ended:
-            self._notes.save()
+            # On a full disk the old notes stay, and name what is gone: the next Manager sees that by its birth.
+            quietly(self._notes.save)
 
     @staticmethod
     def _is_gone(running: Running) -> bool:

@@ -52,10 +52,9 @@ def _judge(fates: list[FileFate], rule: PurgeRule) -> list[Verdict]:
 
 
 def purge(home: Home, rules: Sequence[PurgeRule]) -> list[Verdict]:
-    """Remove what goes, oldest first, so that a crash between two leaves no hole. Returns what went."""
+    """Remove what goes, oldest first and each synced, so that not even a power loss leaves a hole. Returns what went."""
     gone = [verdict for verdict in verdicts(home, rules) if verdict.goes]
     for verdict in gone:
         home.fs.remove(verdict.path)
-    for folder in sorted({os.path.dirname(verdict.path) for verdict in gone}):
-        home.fs.sync_dir(folder)
+        home.fs.sync_dir(os.path.dirname(verdict.path))
     return gone

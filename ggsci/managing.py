@@ -130,18 +130,19 @@ def _children(reply: dict[str, Any]) -> list[str]:
 
 
 def _ports(reply: dict[str, Any]) -> list[str]:
-    lines = [f"{'Entry':7}{'Port':7}{'Process':10}{'Assigned':21}{'Program':11}{'Trail':24}Pump"]
+    lines = [f"{'Entry':7}{'Port':7}{'Error':8}{'Process':10}{'Assigned':21}{'Program':11}{'Trail':24}Pump"]
     for number, item in enumerate(reply["collectors"]):
         when = view.stamp(item["assigned_us"])
         lines.append(
-            f"{number:<7}{item['port']:<7}{item['pid']:<10}{when:21}{'collector':11}{item['trail']:24}{item['pump']}"
+            f"{number:<7}{item['port']:<7}{0:<8}{item['pid']:<10}{when:21}{'collector':11}"
+            f"{item['trail']:24}{item['pump']}"
         )
     return [*lines, ""]
 
 
 def _purges(reply: dict[str, Any]) -> list[str]:
-    lines = ["PurgeOldExtracts Rules", f"{'Fileset':34}{'MinFiles':>9} UseCP"]
-    lines += [f"{rule['pattern']:34}{rule['min_files']:>9} Y" for rule in reply["rules"]]
-    lines += ["", f"{'File':40} {'Kept because':30}"]
-    lines += [f"{item['file']:40} {item['reason']}" for item in reply["files"]]
+    lines = ["PurgeOldExtracts Rules", "Fileset                      MinHours MaxHours MinFiles MaxFiles UseCP"]
+    lines += [f"{rule['pattern']:29}{0:>8}{0:>9}{rule['min_files']:>9}{0:>9}{'Y':>6}" for rule in reply["rules"]]
+    lines += ["", f"{'File':40} {'Goes':5}Because"]
+    lines += [f"{item['file']:40} {'Y' if item['goes'] else 'N':5}{item['reason']}" for item in reply["files"]]
     return [*lines, ""]

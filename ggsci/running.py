@@ -6,6 +6,8 @@ START and STOP wait for the outcome, for a bounded time, and say it: a word that
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +23,7 @@ from trails.runtime.control import ask
 from trails.runtime.home import MANAGER
 from trails.runtime.params import Pattern
 from trails.runtime.registration import Registration
-from trails.runtime.status import status_of
+from trails.runtime.status import Status, status_of
 
 START_SECONDS = 30.0
 STOP_SECONDS = 120.0
@@ -98,12 +100,15 @@ def stop(session: Session, command: Parsed) -> None:
 def _stop_one(session: Session, group: Registration) -> bool:
     who = f"{group.kind} {group.name}"
     _hold(session, group)
-    status = status_of(session.home, group).status
-    if not status.is_alive:
-        session.say(f"{who} is already {'stopped' if status.value == 'STOPPED' else status.value}.")
+    now = status_of(session.home, group)
+    if not now.status.is_alive:
+        session.say(f"{who} is already {'stopped' if now.status is Status.STOPPED else now.status}.")
         return False
     session.say("", f"Sending STOP request to {who} ...")
-    checked(ask(session.home, group.name, "STOP", timeout=10))
+    if now.status is Status.STARTING and now.pid and now.is_process:
+        os.kill(now.pid, signal.SIGTERM)  # it listens to no socket yet, and stops as soon as it is up
+    else:
+        checked(ask(session.home, group.name, "STOP", timeout=10))
     session.say("Request processed.")
     return True
 

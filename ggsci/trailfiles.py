@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,8 @@ def _check(session: Session, group: Registration, path: str, type_: str) -> None
         )
     for other in home.groups():
         for known in other.trails:
-            same = known.path == path if type_ == "RMTTRAIL" else TrailName.parse(known.path, home.root) == trail
+            # Two pumps may well name their remote trails alike: they can lie on two hosts.
+            same = TrailName.parse(known.path, home.root) == trail
             if same and known.type == type_ and (type_ == "EXTTRAIL" or other.name == group.name):
                 raise CommandError(f"{type_} {path} is registered already, for {other.name}; a trail has one writer")
 
@@ -69,7 +71,7 @@ def delete(session: Session, command: Parsed) -> None:
 
 
 def _is(trail: TrailReg, path: str, type_: str) -> bool:
-    return trail.type == type_ and trail.path == path
+    return trail.type == type_ and os.path.normpath(trail.path) == os.path.normpath(path)
 
 
 def info(session: Session, command: Parsed) -> Any:
@@ -80,7 +82,7 @@ def info(session: Session, command: Parsed) -> Any:
         trail
         for group in home.groups()
         for trail in gather(home, group, now).trails
-        if trail.type == type_ and (pattern == "*" or fnmatch.fnmatchcase(trail.path, pattern))
+        if trail.type == type_ and fnmatch.fnmatchcase(os.path.normpath(trail.path), os.path.normpath(pattern))
     ]
     if not rows and pattern != "*":
         raise CommandError(f"{type_} {pattern} is not registered", hint=f"INFO {type_} * lists them")

@@ -320,7 +320,8 @@ def stats(program: str, reply: dict[str, Any], now_us: int) -> list[str]:
             "",
         ]
         lines.append(f"*** Total statistics since {stamp(reply['since_us'])} ***")
-        lines += [f"\t{f'Total {name}':35}\t{table.get(name, 0):15.2f}" for name in _COUNTS]
+        shown = [name for name in _COUNTS if name != "truncates" or table.get(name)]
+        lines += [f"\t{f'Total {name}':35}\t{table.get(name, 0):15.2f}" for name in shown]
         lines.append("")
     if not reply["tables"]:
         lines += ["No database operations have been performed.", ""]

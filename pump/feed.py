@@ -156,11 +156,6 @@ class Feed:
         header = BlockHeader(Kind.PLACE, time_us=block.header.time_us, csn=block.header.csn, payload_crc=EMPTY.crc)
         return [self._outgoing(header, b"", block.end, block.end)]
 
-    @property
-    def place_due(self) -> bool:
-        """Whether a place waits for its second to pass."""
-        return self._dropped is not None
-
     def _outgoing(self, header: BlockHeader, payload: bytes, start: Position, end: Position) -> Outgoing:
         raw = make_block_header(header, file_seed(self._trail_id, start.seqno), start.rba)
         return Outgoing(wire.Block(start, end, raw, payload), header, self._begin)

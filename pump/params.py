@@ -14,7 +14,7 @@ DEFAULT_PORT = 7809
 DEFAULT_WINDOW_MEGABYTES = 32
 DEFAULT_DEAD_SECONDS = 10
 DEFAULT_RETRY_DELAY = 10
-DEFAULT_RETRY_SECONDS = 300
+DEFAULT_RETRY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ KEYWORDS = COMMON | params.table(
     Keyword(
         "RETRYSECS",
         "seconds",
-        "How long to try to get a lost link back before the pump ends with exit code 3; 300 if not given.",
-        "RETRYSECS 300",
+        "How long to try to get a lost link back before the pump ends with exit code 3; a day if not given.",
+        "RETRYSECS 3600",
         params.number(0, 1_000_000),
     ),
 )

@@ -230,8 +230,14 @@ class Pump(Process):
             return False
         self._dialler.close()
         self._dialler = None
-        peer = "Collector at {}:{}".format(*sock.getpeername()[:2])
-        self._channel = Channel(sock, Side.PUMP, peer, self._job.params.remote.dead_seconds, now)
+        remote = self._job.params.remote
+        try:
+            peer = "Collector at {}:{}".format(*sock.getpeername()[:2])
+            self._channel = Channel(sock, Side.PUMP, peer, remote.dead_seconds, now)
+        except OSError as error:
+            # It took the connection and died before we looked.
+            sock.close()
+            raise AwayError(f"Collector at {remote.host}: the link is lost: {error.strerror}") from None
         self._phase = Phase.GREETING
         self._greeted_at = now
         self._channel.send(self._hello(self._source))

@@ -67,7 +67,7 @@ def decode_data(header: BlockHeader, payload: bytes, where: str = "block") -> tu
 
 def encode_defs(defs: Sequence[TableDef]) -> Payload:
     """Payload of a METADATA block."""
-    return _compress(msgpack.packb([definition.to_wire() for definition in defs]))
+    return _compress(msgpack.packb([d.to_wire() for d in defs], unicode_errors="surrogateescape"))
 
 
 def decode_defs(header: BlockHeader, payload: bytes, where: str = "block") -> list[TableDef]:

@@ -202,6 +202,11 @@ def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHea
     if magic != BLOCK_MAGIC:
         raise _damage(where, rba, f"block magic {BLOCK_MAGIC!r}", repr(magic))
     _expect_crc(where, rba, _block_crc(data[: _BLOCK.size], seed, rba), _CRC.unpack_from(data, _BLOCK.size)[0])
+    if flags & ~FLAG_LZ4:
+        raise VersionError(
+            f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAG_LZ4:#06x}",
+            hint="Read it with the release that wrote it, or a newer one",
+        )
     if size > MAX_PAYLOAD or raw > MAX_PAYLOAD:
         raise _damage(where, rba, f"lengths up to {MAX_PAYLOAD}", f"payload {size}, raw {raw}")
     try:

@@ -10,9 +10,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from typing import Protocol
 
 from trails.errors import LockedError, OperatorError
+
+# Whoever looks if a lock is held (trails.runtime.status) holds it shared for an instant: so it is tried for a moment.
+LOCK_SECONDS = 0.3
+NETWORK_FILE_SYSTEMS = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "beegfs")
+)
 
 
 class File(Protocol):
@@ -72,7 +79,10 @@ class Fs(Protocol):
         """Make creations, renames and removals in `folder` durable."""
 
     def lock(self, path: str) -> Lock:
-        """Take the exclusive lock at `path` (the file is made if needed); LockedError if another holds it."""
+        """Take the exclusive lock at `path` (the file is made if needed); LockedError if another holds it.
+
+        OperatorError if its folder does not exist.
+        """
 
 
 class RealFile:
@@ -135,17 +145,27 @@ class RealLock:
     def __init__(self, path: str) -> None:
         with _named(f"open {path}"):
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not self._take():
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
             raise LockedError(
                 f"{path}: held by process {holder or '(unknown)'}", hint="Stop that process first, or wait for its end"
-            ) from error
+            )
         with _named(f"write {path}"):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _take(self) -> bool:
+        end = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.005)
+            else:
+                return True
 
     def release(self) -> None:
         """See Lock."""
@@ -178,7 +198,8 @@ class RealFs:
     def listdir(self, folder: str) -> list[str]:
         """See Fs."""
         try:
-            return os.listdir(folder)
+            with _named(f"read folder {folder}"):
+                return os.listdir(folder)
         except FileNotFoundError:
             return []
 
@@ -206,8 +227,13 @@ class RealFs:
                 os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        """See Fs."""
-        return RealLock(path)
+        """See Fs. Trails are refused on a network file system here, as each has a lock."""
+        folder = os.path.dirname(path)
+        try:
+            refuse_network_file_system(folder)
+            return RealLock(path)
+        except FileNotFoundError:
+            raise OperatorError(f"{folder}: there is no such folder", hint=f"mkdir -m 700 {folder}") from None
 
 
 def replace_durably(fs: Fs, path: str, data: bytes) -> None:
@@ -253,3 +279,25 @@ _HINTS = {
     errno.EPERM: "Give this user access to the home, then START again",
     errno.EIO: "The disk failed to keep what was written; check it, then START again",
 }
+
+
+def refuse_network_file_system(folder: str) -> None:
+    """Raise OperatorError if `folder` lies on a network file system."""
+    kind = file_system_of(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise OperatorError(
+            f"{folder} lies on a network file system ({kind}), where locks and synced data don't hold",
+            hint="Use a local disk",
+        )
+
+
+def file_system_of(folder: str, mountinfo: str = "/proc/self/mountinfo") -> str:
+    """The type of the file system that holds `folder`, such as `ext4`; empty where the system doesn't tell."""
+    device = os.stat(folder).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(mountinfo, encoding="utf-8", errors="replace") as lines:
+            fields = [line.split() for line in lines]
+    except OSError:
+        return ""
+    return next((f[f.index("-") + 1] for f in fields if f[2] == wanted and "-" in f), "")

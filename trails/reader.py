@@ -80,17 +80,6 @@ class BlockReader:
             if not self._enter_next(segment):
                 return None
 
-    def fetch(self, block: Block) -> bytes:
-        """The checked payload of a block that was read without; its file may no longer be the current one."""
-        segment = self._segment
-        if segment is None or segment.header.seqno != block.start.seqno:
-            segment = open_segment(self._fs, self._trail, block.start.seqno)
-        try:
-            return _payload(segment, block.start.rba, block.header)
-        finally:
-            if segment is not self._segment:
-                segment.close()
-
     def close(self) -> None:
         """Give the descriptor back."""
         if self._segment is not None:
@@ -243,16 +232,3 @@ def last_header(fs: Fs, trail: TrailName) -> FileHeader | None:
     segment = open_segment(fs, trail, seqnos[-1])
     segment.close()
     return segment.header
-
-
-def last_durable(fs: Fs, trail: TrailName) -> Position | None:
-    """The durable end of the newest file in use; None if the trail has none."""
-    for seqno in reversed(trail.seqnos(fs.listdir(trail.folder))):
-        segment = open_segment(fs, trail, seqno)
-        try:
-            end = segment.read_durable_end()
-        finally:
-            segment.close()
-        if end:
-            return Position(seqno, end)
-    return None

@@ -66,7 +66,9 @@ class TableDef:
     id: bytes = b""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "id", hashlib.blake2b(msgpack.packb(self.to_wire()), digest_size=16).digest())
+        # Names of an SQL_ASCII database may be no UTF-8.
+        wire = msgpack.packb(self.to_wire(), unicode_errors="surrogateescape")
+        object.__setattr__(self, "id", hashlib.blake2b(wire, digest_size=16).digest())
 
     @property
     def key(self) -> tuple[int, ...]:

@@ -6,21 +6,32 @@ Whoever uses it polls slowly as well: events are a hint, and a full event queue 
 
 from __future__ import annotations
 
+import errno
 import os
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
+
+from trails.errors import OperatorError
 
 
 class Watch(FileSystemEventHandler):
     """`fileno()` is readable after something in `folder` changed, until clear()."""
 
     def __init__(self, folder: str) -> None:
+        """Raises OperatorError if there is no such folder, or the system watches too many already."""
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._observer = Observer()
         self._observer.daemon = True
         self._observer.schedule(self, folder, recursive=False)
-        self._observer.start()
+        try:
+            self._observer.start()
+        except OSError as error:
+            hint = "Make the folder, or name another trail"
+            if error.errno in (errno.ENOSPC, errno.EMFILE):
+                hint = "Raise fs.inotify.max_user_watches and fs.inotify.max_user_instances with sysctl"
+            os.close(self._event)
+            raise OperatorError(f"{folder} can't be watched: {error.strerror}", hint=hint) from None
 
     def fileno(self) -> int:
         """For select and poll."""

@@ -257,11 +257,8 @@ class TrailWriter:
             self._mark = replace(self._mark, alter=alter)
             if start is not None:
                 self._mark = replace(self._mark, csn=start.csn, origin=start.origin)
-        self._begin_file(self._end.seqno + 1)
         # In the new file, as the old one may be ended already: the crash may have come in the middle of a rollover.
-        if self._mark.open and restart_open:
-            self.append_restart()
-            self.sync()
+        self._begin_file(self._end.seqno + 1, restart=self._mark.open and restart_open)
 
     def _mend(self, seqno: int) -> None:
         segment = open_segment(self._fs, self._trail, seqno, write=True)
@@ -382,7 +379,8 @@ class TrailWriter:
         self._sync_to(self._end, twice=True)
         self._durable = self._end
 
-    def _begin_file(self, seqno: int) -> None:
+    def _begin_file(self, seqno: int, *, restart: bool = False) -> None:
+        """Make the next file. `restart` is part of its opening: what spends an ALTER also drops the open part."""
         mark, who = self._mark, self._identity
         header = FileHeader(
             trail_id=mark.trail_id, prefix=self._trail.prefix, seqno=seqno, created_us=time.time_ns() // 1000,
@@ -392,14 +390,16 @@ class TrailWriter:
         data = make_file_header(header)
         if self.definitions:
             block, payload = self._block(Kind.METADATA, encode_defs(list(self.definitions.values())))
-            opening = make_block_header(block, header.seed, len(data)) + payload
-        else:
-            opening = b""
-        file = self._publish(seqno, data + opening)
+            data += make_block_header(block, header.seed, len(data)) + payload
+        if restart:
+            block, _ = self._block(Kind.RESTART, EMPTY)
+            data += make_block_header(block, header.seed, len(data))
+            mark = replace(mark, open=False)
+        file = self._publish(seqno, data)
         if self._file is not None:
             self._file.close()
         self._file, self._header = file, header
-        self._first_rba = len(data) + len(opening)
+        self._first_rba = len(data)
         self._end = Position(seqno, self._first_rba)
         self._sync_to(self._end)
         self._durable = self._end

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.link import LinkBench, Source, end, wait_until
+from trails.runtime.registration import TrailReg
 from trails.runtime.status import lock_holder
 
 pytestmark = pytest.mark.e2e
@@ -52,6 +53,17 @@ def test_a_stopped_collector_is_replaced_by_the_manager(bench):
     bench.drain()
     assert lock_holder(bench.remote.lock_path()) != old
     assert bench.assert_equal() > 30
+
+
+def test_a_trail_named_by_its_whole_path_is_the_same_trail(bench):
+    """RMTTRAIL /home/dirdat/rt: the Manager calls it ./dirdat/rt, the Collector takes both for its own."""
+    prm = Path(bench.near.prm("PMP1"))
+    prm.write_text(prm.read_text().replace("./dirdat/rt", str(bench.remote)))
+    bench.register(trails=(TrailReg(str(bench.remote), "RMTTRAIL"),))
+    Source(bench.fs, bench.local, seed=23).mixed(5)
+    bench.start()
+    bench.drain(10)
+    assert bench.assert_equal() > 5
 
 
 def test_a_killed_manager_does_not_disturb_the_session(bench):

@@ -135,9 +135,9 @@ def test_an_alter_is_spent_exactly_once_whatever_the_call_that_crashes():
         assert last_header(far, FAR).alter == 3
 
 
-def test_an_alter_inside_an_open_transaction_drops_it():
-    """A jump leaves a begun transaction behind: readers are told by RESTART, and the new place begins clean."""
-    near, far = Near.make(), FaultFs()
+def _left_open(near: Near) -> FaultFs:
+    """A remote trail that ends inside a transaction."""
+    far = FaultFs()
     collector = Collector(far, FAR, "./dirdat/rt")
     collector.greet(near.hello())
     feed = Feed(near.fs, NEAR, near.hello().trail_id, START, False, None)
@@ -145,9 +145,30 @@ def test_an_alter_inside_an_open_transaction_drops_it():
         for outgoing in feed.read(0.0):
             collector.take(outgoing.block)
     collector.close()
-    session(near, far, alter=1, start=Position(0, 0))
-    found, expected = records_of(far, FAR), records_of(near.fs, NEAR)
-    assert found[-len(expected) :] == expected
+    return far
+
+
+def test_an_alter_inside_an_open_transaction_drops_it():
+    """CW-19: a jump leaves a begun transaction behind: readers are told by RESTART, and the new place begins clean,
+
+    whatever the call that crashes: the header that spends the ALTER never stands without the RESTART.
+    """
+    near = Near.make()
+    expected = records_of(near.fs, NEAR)
+    changes = {"alter": 1, "start": Position(0, 0)}
+    probe = _left_open(near)
+    before = probe.calls
+    session(near, probe, **changes)
+    for at in range(before + 1, probe.calls + 1):
+        near.acked = START
+        far = _left_open(near)
+        far.crash_at = at
+        with pytest.raises(Crash):
+            session(near, far, **changes)
+        far.reboot(After.POWER)
+        near.acked = START
+        session(near, far, **changes)
+        assert records_of(far, FAR)[-len(expected) :] == expected, f"crash at call {at}"
 
 
 @pytest.mark.parametrize("operation", ["write", "datasync"])

@@ -16,6 +16,7 @@ from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.sources.pgoutput import parse_lsn
 from extract.sources.postgres import PostgresSettings, PostgresSource
+from tests.support.trail_script import payload_of
 from trails.codec import decode_data
 from trails.fs import RealFs
 from trails.plan import Planner
@@ -111,11 +112,11 @@ class Capture:
 
     def changes(self) -> list[list[Change]]:
         """All transactions in the trail."""
-        planner = Planner(reader := BlockReader(RealFs(), self.settings.trail))
+        planner = Planner(BlockReader(RealFs(), self.settings.trail))
         found: list[list[Change]] = []
         while (unit := planner.next()) is not None:
             for block in unit.blocks:
-                ids, records = decode_data(block.header, reader.fetch(block))
+                ids, records = decode_data(block.header, payload_of(RealFs(), self.settings.trail, block))
                 tables = [planner.definitions[i] for i in ids]
                 for record in records:
                     if record[0] == Op.BEGIN:
@@ -124,7 +125,6 @@ class Capture:
                         assert record[1] == len(found[-1])
                     else:
                         found[-1].extend(_change(record, tables))
-        reader.close()
         return found
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.trail_script import payload_of
 from trails.checkpoint import Checkpoint, load
 from trails.codec import decode_data
 from trails.format import Indicator
@@ -185,7 +186,7 @@ def records_of(fs: Fs, trail: TrailName, keep: Callable[[TableDef], bool] = lamb
     counted = 0
     while unit := planner.next():
         for block in unit.blocks:
-            ids, records = decode_data(block.header, block.payload or planner._reader.fetch(block))
+            ids, records = decode_data(block.header, payload_of(fs, trail, block))
             names = [planner.definitions[i] for i in ids]
             for record in records:
                 if record[0] == Op.BEGIN:
@@ -319,8 +320,8 @@ class LinkBench:
 
     def register(self, **changes: Any) -> None:
         """ADD or ALTER EXTRACT PMP1."""
-        remote = (TrailReg("./dirdat/rt", "RMTTRAIL", self.megabytes),)
-        reg = Registration("PMP1", "EXTRACT", "TRAIL", trail="./dirdat/lt", trails=remote, **changes)
+        changes.setdefault("trails", (TrailReg("./dirdat/rt", "RMTTRAIL", self.megabytes),))
+        reg = Registration("PMP1", "EXTRACT", "TRAIL", trail="./dirdat/lt", **changes)
         registration.save(self.near, reg)
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -89,6 +89,9 @@ class ScriptedSource:
             raise OperatorError(f"the source has let go of changes before {self.log.confirmed}")
         return Position(0, place)
 
+    def fits(self, origin: Position) -> None:
+        """See Source: it has no branches."""
+
     def start(self, origin: Position, sink: Sink) -> None:
         """See Source."""
         if self.log.confirmed > origin.rba:

@@ -104,7 +104,7 @@ def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None
     while (unit := planner.next()) is not None:
         open_tx: tuple[str, list[str]] | None = None
         for block in unit.blocks:
-            ids, records = decode_data(block.header, reader.fetch(block))
+            ids, records = decode_data(block.header, payload_of(fs, trail, block))
             for record in records:
                 if record[0] == Op.BEGIN:
                     assert open_tx is None
@@ -121,6 +121,13 @@ def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None
         assert open_tx is None
     reader.close()
     return found
+
+
+def payload_of(fs: Fs, trail: TrailName, block: Block) -> bytes:
+    """The checked payload of a block that was planned from its header."""
+    again = BlockReader(fs, trail, block.start).read()
+    assert again is not None
+    return again.payload
 
 
 def expected(script: list[Tx] = SCRIPT) -> list[tuple[str, list[str]]]:

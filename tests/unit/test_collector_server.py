@@ -11,11 +11,12 @@ import pytest
 
 from collector.collector import Collector
 from collector.params import CollectorParams, parse_ports
-from collector.server import Server, Stop, listen, tell_ready
+from collector.server import Server, listen, tell_ready
 from tests.support.link import Source, wait_until
 from trails import wire
 from trails.errors import OperatorError
 from trails.position import Position, TrailName
+from trails.runtime.process import Stop
 from trails.testing import FaultFs
 from trails.wire import FRAME, Session, Side, State
 

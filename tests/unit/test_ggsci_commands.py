@@ -86,7 +86,7 @@ def test_add_registers_groups_and_trails(groups):
     """The registration holds what was told; INFO shows it without any checkpoint."""
     assert group(groups, "EXT1").trails == (registration.TrailReg("./dirdat/lt", "EXTTRAIL", 5),)
     pump = group(groups, "PMP1")
-    assert (pump.is_pump, pump.trail, pump.desc) == (True, "./dirdat/lt", "to the copy")
+    assert (pump.source, pump.trail, pump.desc) == ("TRAIL", "./dirdat/lt", "to the copy")
     replicat = group(groups, "REP1")
     assert (replicat.checkpoint_table, replicat.alter_no, replicat.alter) == ("gg.ckpt", 0, {})
     assert [row["group"] for row in as_json(groups, "INFO ALL")["groups"]] == ["EXT1", "PMP1", "REP1"]
@@ -137,6 +137,16 @@ def test_what_cannot_be_done_is_told(groups, line, told):
     assert told in bad(groups, line)
 
 
+def test_a_trail_is_the_same_however_it_is_written(groups):
+    """`dirdat/rt` and `./dirdat/rt`: INFO finds where its writer is, ADD refuses it twice, DELETE finds it."""
+    write = checkpoint.WriteCheckpoint(3, 4096, None, "dirdat/rt", "RMTTRAIL")
+    path = groups.checkpoint("PMP1", "EXTRACT")
+    checkpoint.save(groups.fs, path, Checkpoint("PMP1", "EXTRACT", writes=(write,), saved_us=1))
+    assert as_json(groups, "INFO RMTTRAIL dirdat/r*")[0]["seqno"] == 3
+    assert "registered already" in bad(groups, "ADD RMTTRAIL dirdat/rt, EXTRACT pmp1")
+    good(groups, "DELETE RMTTRAIL dirdat/rt")
+
+
 def test_an_alter_is_recorded_with_a_new_number(groups):
     """CW-19: the process compares the number with the one its output bears, so each is obeyed once."""
     make_trail(groups)
@@ -152,6 +162,15 @@ def test_an_alter_is_recorded_with_a_new_number(groups):
     assert (group(groups, "EXT1").alter, group(groups, "EXT1").alter_no) == ({"csn": "0/16B3748"}, 3)
     good(groups, "ALTER EXTRACT ext1, DESC 'renamed'")
     assert group(groups, "EXT1").alter_no == 3
+
+
+def test_an_alter_of_an_extract_is_known_obeyed_by_its_trail(groups):
+    """CW-19: the trail's newest header bears the number, so the next ALTER replaces nothing."""
+    good(groups, "ALTER EXTRACT ext1, ETROLLOVER")
+    trail = TrailName.parse("./dirdat/lt", groups.root)
+    TrailWriter.open(RealFs(), trail, IDENTITY, alter=1, restart_open=True).close()
+    assert "replaced" not in good(groups, "ALTER EXTRACT ext1, ETROLLOVER")
+    assert "replaced" in good(groups, "ALTER EXTRACT ext1, ETROLLOVER")
 
 
 def test_an_alter_number_is_never_used_again(groups):
@@ -446,6 +465,17 @@ def test_delete_replicat_with_a_login_removes_the_row(groups, asked):
     good(groups, "DBLOGIN TARGETDB postgresql://gg@host/copy", session)
     assert "Removed the row of REPLICAT REP1 from gg.ckpt" in good(groups, "DELETE REPLICAT rep1", session)
     assert (asked()[-1]["verb"], asked()[-1]["group"], asked()[-1]["group_key"]) == ("delete_row", "REP1", key)
+
+
+def test_cw_18_a_row_that_can_not_be_removed_is_told_after_the_group_is_gone(groups, asked, monkeypatch):
+    """CW-18: never a group without its row, which a START would apply from the trail's begin once more."""
+    session = Session(groups.root)
+    good(groups, "DBLOGIN TARGETDB postgresql://gg@host/copy", session)
+    monkeypatch.setitem(admin.COMMANDS, "replicat", [sys.executable, "-c", "import sys; sys.exit('gone away')"])
+    text = bad(groups, "DELETE REPLICAT rep1", session)
+    assert "Deleted REPLICAT REP1." in text
+    assert "gone away: the row of REPLICAT REP1 in gg.ckpt remains. A REPLICAT REP1 added again goes on" in text
+    assert not os.path.exists(groups.registration("REP1"))
 
 
 # --- start-up ---------------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import sys
 import pytest
 
 from ggsci import manager_lag, manager_purge
+from ggsci.manager import Manager
 from ggsci.manager_children import Children
-from ggsci.manager_collectors import Collectors, birth_of
+from ggsci.manager_collectors import Collectors, Running, birth_of
 from ggsci.manager_params import ManagerParams, PurgeRule
-from tests.support.homes import good, make_home, wait_for
+from tests.support.homes import free_port, good, make_home, wait_for
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
@@ -23,6 +24,7 @@ from trails.position import TrailName
 from trails.runtime import status
 from trails.runtime.clock import RealClock
 from trails.runtime.params import parse_text
+from trails.runtime.process import Context, Stop
 from trails.runtime.report import Log
 from trails.runtime.status import ProcessFile
 from trails.testing import FakeClock
@@ -151,6 +153,18 @@ def test_minkeepfiles_and_the_pattern_bound_what_goes(home):
     assert seqnos(home) == files[-1:]
     reasons = [verdict.reason for verdict in manager_purge.verdicts(home, RULES)]
     assert reasons == ["the trail's last file always stays"]
+
+
+def test_a_reader_through_a_symbolic_link_counts(home):
+    """The same trail by another path (I2): its reader's files stay too."""
+    files = fill(home)
+    os.symlink(home.folder("dirdat"), os.path.join(home.root, "trails"))
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    good(home, f"ADD REPLICAT rep1, EXTTRAIL {home.root}/trails/lt")
+    stands(home, "PMP1", "EXTRACT", files[-1])
+    stands(home, "REP1", "REPLICAT", files[1])
+    manager_purge.purge(home, RULES)
+    assert seqnos(home) == files[1:]
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------------
@@ -400,6 +414,66 @@ def test_a_reused_process_id_is_no_collector(home, port):
     assert made.collectors.rows() == []
     assert birth_of(os.getpid()) != 1
     assert birth_of(2**22 + 1) is None
+
+
+def test_a_command_that_holds_the_lock_is_neither_killed_nor_watched(home):
+    """ALTER or REGISTER in another ggsci: KILL leaves it alone, and its end is no death that AUTORESTART mends."""
+    group = Group(home, "sleep 60")
+    holder = home.fs.lock(home.lock("R1"))  # this very process, which would be killed
+    group.children.adopt_and_start()
+    assert "R1" not in group.children.children
+    with pytest.raises(OperatorError, match=f"held by process {os.getpid()}, which is not its own"):
+        group.children.kill("R1")
+    holder.release()
+
+
+# --- what must not end the Manager ------------------------------------------------------------------------------------
+
+
+class Unfitting:
+    """A Manager made by hand in a home, whose chores meet what they can't read."""
+
+    def __init__(self, home, text: str = "CHECKSECONDS 1\nLAGREPORTSECONDS 1\nPURGEOLDEXTRACTS ./dirdat/*\n"):
+        rules = ManagerParams.from_statements(parse_text(f"PORT {free_port()}\n{text}", "mgr.prm"), "mgr.prm")
+        self.log, self.clock = log_of(home), FakeClock()
+        path = home.prm("mgr")
+        context = Context(home, home.fs, "MGR", "MANAGER", [], None, None, self.log, self.clock, Stop(), 0, path)
+        self.manager = Manager(context, rules)
+
+
+def test_a_damaged_registration_does_not_end_the_manager(home):
+    """Purging and the lag report say so and are tried again; the other groups keep who restarts them."""
+    made = Unfitting(home)
+    try:
+        with open(home.registration("BAD"), "w") as file:
+            file.write("{")
+        fill(home)
+        made.manager.step()
+    finally:
+        made.manager.close()
+    text = log_text(home)
+    assert "Purging failed: " in text
+    assert "The lag report failed: " in text
+    assert home.registration("BAD") in text
+
+
+def test_cw_28_a_full_disk_does_not_end_the_manager(home):
+    """CW-28: what can't be logged or noted is lost; a restart that is due is made all the same."""
+    group = Group(home, "exit 3")
+    made = Unfitting(home)
+    group.children._log = made.log
+    try:
+        group.children.start("R1")
+        os.rename(home.ggserr, home.ggserr + ".old")
+        os.mkdir(home.ggserr)
+        group.end()
+        assert group.child.retry_at is not None
+        made.manager._collectors._notes.by_trail["x"] = Running(2**22 + 1, "p", "x", 1, 1, 1)
+        os.mkdir(made.manager._collectors._notes._path)
+        made.manager.step()
+        assert made.manager._collectors.rows() == []
+    finally:
+        made.manager.close()
 
 
 # --- lag reports ------------------------------------------------------------------------------------------------------

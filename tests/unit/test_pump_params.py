@@ -20,7 +20,7 @@ def test_defaults():
     found = read(HEAD)
     assert found.group == "PMP1"
     assert found.remote == RemoteHost("there", 7809, 10)
-    assert (found.window_bytes, found.retry_delay, found.retry_seconds) == (32 << 20, 10, 300)
+    assert (found.window_bytes, found.retry_delay, found.retry_seconds) == (32 << 20, 10, 86_400)
     assert not found.filters
 
 

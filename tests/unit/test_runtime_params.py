@@ -21,7 +21,6 @@ from trails.runtime.params import (
     group,
     nothing,
     number,
-    one_of,
     parse_file,
     parse_text,
     pattern,
@@ -36,7 +35,6 @@ KEYWORDS = COMMON | table(
     Keyword("EXTTRAIL", "trail", "The trail.", "EXTTRAIL ./dirdat/lt", word, required=True),
     Keyword("TABLE", "pattern;", "Tables.", "TABLE s.*;", pattern, repeatable=True),
     Keyword("PASSTHRU", "", "A switch.", "PASSTHRU", nothing),
-    Keyword("MODE", "A | B", "A choice.", "MODE FAST", one_of("FAST", "SLOW")),
 )
 
 
@@ -98,7 +96,6 @@ CHECKPOINTSECS 5
 CHECKPOINTSECS 6
 PASSTHRU now
 TABLE sales.orders
-MODE FASTER
 TABLE nodots;
 REPORTCOUNT EVERY 0 MINUTES
 SOURCEDB 'unclosed
@@ -112,14 +109,13 @@ TABLE a.b; PASSTHRU
         "ext1.prm:5: CHECKPOINTSECS: expected once, found again (first in line 4)",
         "ext1.prm:6: PASSTHRU: expected no argument, found 'now'",
         "ext1.prm:7: TABLE: expected ';' at its end, found none",
-        "ext1.prm:8: MODE: expected FAST or SLOW; did you mean FAST?, found 'FASTER'",
-        "ext1.prm:9: TABLE: expected schema.table, such as sales.* or sales.\"Orders\", found 'nodots'",
-        "ext1.prm:10: REPORTCOUNT: expected a whole number from 1 to 100000, found 'EVERY 0 MINUTES'",
-        "ext1.prm:11: SOURCEDB: expected a closing ', found the end of the line",
-        "ext1.prm:12: TABLE: expected a new line after ';', found 'PASSTHRU'",
+        "ext1.prm:8: TABLE: expected schema.table, such as sales.* or sales.\"Orders\", found 'nodots'",
+        "ext1.prm:9: REPORTCOUNT: expected a whole number from 1 to 100000, found 'EVERY 0 MINUTES'",
+        "ext1.prm:10: SOURCEDB: expected a closing ', found the end of the line",
+        "ext1.prm:11: TABLE: expected a new line after ';', found 'PASSTHRU'",
         "ext1.prm: EXTTRAIL is missing; expected EXTTRAIL trail, such as: EXTTRAIL ./dirdat/lt",
     ]
-    assert len(caught.value.errors) == 11
+    assert len(caught.value.errors) == 10
 
 
 @pytest.mark.parametrize(

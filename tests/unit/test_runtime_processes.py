@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.homes import good
 from trails import checkpoint
 from trails.errors import AwayError
 from trails.runtime import registration
@@ -236,6 +237,18 @@ def test_a_slow_start_shows_starting(home: Home) -> None:
         ask(home, "EXT1", "PING")
     tiny.up()
     assert tiny.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_stop_while_it_starts_is_obeyed_once_it_is_up(home: Home) -> None:
+    """STOP in ggsci: a Replicat takes its time to start Spark; it must not go on after the operator's STOP."""
+    parameters(home, "DO slow start\n")
+    tiny = Running(home)
+    wait_for(home, Status.STARTING)
+    while not group_status(home).is_process:
+        time.sleep(0.01)
+    assert "EXTRACT EXT1 stopped." in good(home, "STOP ext1")
+    assert tiny.end()[0] == 0
+    assert group_status(home).status is Status.STOPPED
 
 
 def test_the_manager_is_a_process_without_a_group(home: Home) -> None:

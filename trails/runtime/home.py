@@ -15,16 +15,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trails.errors import DamageError, OperatorError
-from trails.fs import Fs, RealFs, read_bytes, replace_durably
+from trails.fs import Fs, RealFs, read_bytes, refuse_network_file_system, replace_durably
 
 if TYPE_CHECKING:
     from trails.runtime.registration import Registration
 
 SUBDIRS = ("dirprm", "dirrpt", "dirchk", "dirpcs", "dirdat", "dirdsc", "dircrd", "dirtmp")
 MANAGER = "MGR"
-NETWORK_FILE_SYSTEMS = frozenset(
-    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "beegfs")
-)
 _GROUP = re.compile(r"[A-Z][A-Z0-9_]{0,7}\Z")
 _HOME_ID = re.compile(r"[0-9a-f]{32}\Z")
 _SUFFIX = {"EXTRACT": "e", "REPLICAT": "r", "MANAGER": "m"}
@@ -162,25 +159,3 @@ def _check_folder(folder: str, root: str) -> None:
             f"{folder}: expected mode 0700, found {stat.S_IMODE(mode):04o}; others could read row data",
             hint=f"chmod 700 {folder}",
         )
-
-
-def refuse_network_file_system(folder: str) -> None:
-    """Raise OperatorError if `folder` lies on a network file system."""
-    kind = file_system_of(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise OperatorError(
-            f"{folder} lies on a network file system ({kind}), where locks and synced data don't hold",
-            hint="Use a local disk",
-        )
-
-
-def file_system_of(folder: str, mountinfo: str = "/proc/self/mountinfo") -> str:
-    """The type of the file system that holds `folder`, such as `ext4`; empty where the system doesn't tell."""
-    device = os.stat(folder).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open(mountinfo, encoding="utf-8", errors="replace") as lines:
-            fields = [line.split() for line in lines]
-    except OSError:
-        return ""
-    return next((f[f.index("-") + 1] for f in fields if f[2] == wanted and "-" in f), "")

@@ -386,18 +386,6 @@ def whole(statement: Statement, item: Word | None, low: int, high: int) -> int:
     raise statement.error(f"a whole number from {low} to {high}")
 
 
-def one_of(*choices: str) -> Parser:
-    """A parser for one of some fixed words, in any case; the value is upper case."""
-
-    def parse(statement: Statement) -> str:
-        found = word(statement).upper()
-        if found not in choices:
-            raise statement.error(" or ".join(choices) + did_you_mean(found, choices))
-        return found
-
-    return parse
-
-
 def group(statement: Statement) -> str:
     """A group's name, upper case."""
     from trails.runtime.home import group_name

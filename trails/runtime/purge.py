@@ -7,6 +7,7 @@ last file always stays: the writer finds there where to go on. What is unsure st
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from trails import checkpoint
@@ -41,7 +42,9 @@ def readers(home: Home, trail: TrailName) -> list[Registration]:
 
 
 def _reads(home: Home, reg: Registration, trail: TrailName) -> bool:
-    return TrailName.parse(reg.trail, home.root) == trail
+    """By the real folder: a reader that was added with a path through a symbolic link counts like any other."""
+    read = TrailName.parse(reg.trail, home.root)
+    return read.prefix == trail.prefix and os.path.realpath(read.folder) == os.path.realpath(trail.folder)
 
 
 def _fate(seqno: int, last: int, needs: list[tuple[int, str]]) -> tuple[bool, str]:

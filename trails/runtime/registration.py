@@ -44,19 +44,22 @@ class Registration:
     slot: dict[str, Any] = field(default_factory=dict)
     group_key: int = 0
 
-    @property
-    def is_pump(self) -> bool:
-        """An Extract group that reads a trail."""
-        return self.kind == "EXTRACT" and self.source == "TRAIL"
-
 
 def load(home: Home, name: str) -> Registration:
     """The group's registration. Raises OperatorError if there is none, DamageError if it can't be read."""
-    path = home.registration(name)
-    if not home.fs.exists(path):
+    found = _find(home, name)
+    if found is None:
         hint = f"ADD EXTRACT {name} or ADD REPLICAT {name}"
         raise OperatorError(f"group {name} does not exist in {home.root}", hint=hint)
-    return _decode(path, read_bytes(home.fs, path))
+    return found
+
+
+def _find(home: Home, name: str) -> Registration | None:
+    path = home.registration(name)
+    try:
+        return _decode(path, read_bytes(home.fs, path))
+    except FileNotFoundError:
+        return None
 
 
 def save(home: Home, reg: Registration) -> None:
@@ -73,9 +76,10 @@ def delete(home: Home, name: str) -> None:
 
 
 def all(home: Home) -> list[Registration]:  # noqa: A001  -- reads well as registration.all(home)
-    """Every registered group: Extracts first, then Replicats, each by name."""
+    """Every registered group: Extracts first, then Replicats, each by name. One deleted meanwhile is left out."""
     names = [n[:-5] for n in home.fs.listdir(home.folder("dirpcs")) if n.endswith(".json") and not n.startswith(".")]
-    return sorted((load(home, name) for name in names), key=lambda reg: (reg.kind, reg.name))
+    found = (_find(home, name) for name in names)
+    return sorted((reg for reg in found if reg is not None), key=lambda reg: (reg.kind, reg.name))
 
 
 def _decode(path: str, data: bytes) -> Registration:

@@ -113,6 +113,8 @@ class Log:
         self._component = f"{component}, {source}" if source else component
         self._clock = clock
         self.report = report
+        self.must_write = True
+        """False: a line that can't be written is lost, and nothing else: the Manager has to outlive a full disk."""
 
     def info(self, code: str, text: str) -> None:
         """Something an operator may want to know."""
@@ -130,13 +132,18 @@ class Log:
         # Continuation lines are indented, so that a line that begins with a time is always a message's first.
         text = mask(text).replace("\n", "\n    ")
         head = f"{local_text(self._clock.now_us())}  {severity:<7} {code}"
-        append(self._path, f"{head}  {self._component}:  {text}\n")
+        lines = [(self._path, f"{head}  {self._component}:  {text}\n")]
         if self.report is not None:
-            append(self.report.path, f"{head}  {text}\n")
+            lines.append((self.report.path, f"{head}  {text}\n"))
+        for path, line in lines:
+            if self.must_write:
+                append(path, line)
+            else:
+                quietly(append, path, line)
 
 
 def quietly(write: Callable[..., object], *args: object) -> None:
-    """Call `write(*args)` where a failure can't be told to anybody any more: the process is ending because of one."""
+    """Call `write(*args)` where a failure can't be told: the process is ending because of one, or must go on."""
     try:
         write(*args)
     except (GateError, OSError):

@@ -15,7 +15,6 @@ import dataclasses
 import errno
 import os
 import socket
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +45,6 @@ from trails.runtime.report import Log, Report, quietly
 from trails.runtime.stats import report_lines
 
 CHECKPOINT_SECONDS = 10
-LOCK_SECONDS = 1.0
 LONGEST_MESSAGE = 2000
 
 
@@ -389,17 +387,11 @@ def _registered(home: Home, group: str, program: Program) -> Registration:
 
 
 def _take_lock(home: Home, group: str) -> Lock:
-    """The group's lock. Somebody who asks for the status holds it for an instant: so try for a moment."""
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            return home.fs.lock(home.lock(group))
-        except LockedError as error:
-            if time.monotonic() < end:
-                time.sleep(0.02)
-                continue
-            pid = status.lock_holder(home.lock(group)) or "(unknown)"
-            raise LockedError(f"{group} is already running as process {pid}", hint="STOP it first") from error
+    try:
+        return home.fs.lock(home.lock(group))
+    except LockedError as error:
+        pid = status.lock_holder(home.lock(group)) or "(unknown)"
+        raise LockedError(f"{group} is already running as process {pid}", hint="STOP it first") from error
 
 
 def check_group(statements: Sequence[Statement], kind: str, group: str, path: str) -> None:

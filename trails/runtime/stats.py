@@ -1,7 +1,6 @@
-"""Counts of operations by table, and the two layouts operators know them in.
+"""Counts of operations by table, and how a report shows them.
 
-A process owns one `Stats` and counts whole blocks at a time; `to_reply()` is the answer to STATS, from which ggsci
-prints `stats_lines` and the report `report_lines`.
+A process owns one `Stats` and counts whole blocks at a time; `to_reply()` is the answer to STATS, which ggsci lays out.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from trails.record import Op
-from trails.runtime.clock import local_text
 
 COUNTERS = ("inserts", "updates", "deletes", "truncates", "discards")
 _BY_OP = {Op.INSERT: 0, Op.UPDATE: 1, Op.DELETE: 2, Op.TRUNCATE: 3}
@@ -61,19 +59,3 @@ def report_lines(reply: dict[str, Any]) -> list[str]:
         shown = [name for name in COUNTERS if name != "truncates" or table[name]]
         lines += [f"       # {name:>25}: {table[name]:>9}" for name in shown] + [""]
     return lines or ["No database operations have been performed.", ""]
-
-
-def stats_lines(reply: dict[str, Any], kind: str, now_us: int) -> list[str]:
-    """A STATS answer as the STATS command prints it; `kind` is EXTRACT or REPLICAT."""
-    lines = [f"Start of Statistics at {local_text(now_us)}.", ""]
-    if reply["output"]:
-        lines += [f"Output to {reply['output']}:", ""]
-    if not reply["tables"]:
-        lines += [f"No active {'extraction' if kind == 'EXTRACT' else 'replication'} maps", ""]
-    verb = "Extracting" if kind == "EXTRACT" else "Replicating"
-    for table in reply["tables"]:
-        lines += [f"{verb} from {table['from']} to {table['to']}:", ""]
-        lines.append(f"*** Total statistics since {local_text(reply['since_us'])} ***")
-        shown = [name for name in (*COUNTERS, "operations") if name != "truncates" or table[name]]
-        lines += [f"\t{'Total ' + name:<35}\t{table[name]:>15.2f}" for name in shown] + [""]
-    return [*lines, "End of Statistics."]

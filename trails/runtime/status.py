@@ -63,6 +63,11 @@ class GroupStatus:
     ended_us: int | None = None
     stop: str = "G"
 
+    @property
+    def is_process(self) -> bool:
+        """Whether `pid` has written the process file. Else the lock may be held by a command of ggsci."""
+        return self.pid is not None and self.started_us is not None
+
 
 def write(fs: Fs, path: str, note: ProcessFile) -> None:
     """Put the process file in place, durably.

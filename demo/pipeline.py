@@ -1,0 +1,358 @@
+"""A whole pipeline between two databases, built and run as a user does it: parameter files, and commands for ggsci.
+
+    with Pipeline(folder, source_url, target_url) as pipeline:
+        pipeline.create()
+        pipeline.start()
+        ...
+        pipeline.wait_until_equal(["shop"])
+
+Rule: no internal interface is used, so what works here works by hand. Demo, end-to-end tests and benchmarks share it.
+The homes stay in `folder`; every process is gone after close(), and after the death of whoever made the pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from demo.compare import Comparison, compare_all, digests, tables_of
+from demo.guard import Guard
+
+COMMAND_SECONDS = 180.0
+_COLLECTOR_PORTS = 10
+
+
+class PipelineError(RuntimeError):
+    """A command failed, or something did not come about in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What ggsci said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.out + self.err
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One side: a home, its Manager's port, and the environment of what runs there."""
+
+    home: Path
+    port: int
+    environment: Mapping[str, str] = field(repr=False)
+    prefix: tuple[str, ...] = ()
+
+    def run(self, *lines: str, check: bool = True, timeout: float = COMMAND_SECONDS) -> Result:
+        """Give a script to ggsci. Raises PipelineError if a command fails, unless `check` is False."""
+        done = subprocess.run(
+            [*self.prefix, sys.executable, "-P", "-m", "ggsci", "--home", str(self.home)],
+            input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, timeout=timeout,
+            env=dict(self.environment), cwd=self.home,
+        )  # fmt: skip
+        result = Result(done.returncode, done.stdout, done.stderr)
+        if check and done.returncode != 0:
+            raise PipelineError(f"ggsci in {self.home} failed ({done.returncode}):\n{result.text}")
+        return result
+
+    def json(self, line: str) -> Any:
+        """The answer of one list command."""
+        return json.loads(self.run(f"{line} --json").out)
+
+    def info(self, group: str) -> dict[str, Any]:
+        """INFO of one group, with its last checkpoint."""
+        found: dict[str, Any] = self.json(f"INFO {group}")[0]
+        return found
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """What INFO ALL tells, by group; the Manager's under MGR."""
+        found = self.json("INFO ALL")
+        return {"MGR": found["manager"], **{group["group"]: group for group in found["groups"]}}
+
+    def params(self, name: str, *lines: str) -> None:
+        """Write a parameter file."""
+        folder = self.home / "dirprm"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{name.lower()}.prm"
+        path.touch(mode=0o600)
+        path.write_text("\n".join(lines) + "\n")
+
+    def report(self, group: str) -> str:
+        """VIEW REPORT."""
+        return self.run(f"VIEW REPORT {group}").out
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may differ between pipelines."""
+
+    tables: Sequence[str] = ("shop.*",)
+    megabytes: int = 100
+    remote_host: str = "127.0.0.1"
+    pump: Sequence[str] = ("PASSTHRU",)
+    extract: Sequence[str] = ()
+    replicat: Sequence[str] = ()
+    restart_seconds: int | None = 1
+    checkpoint_seconds: int = 10
+    purge_seconds: int = 0
+    manager: Sequence[str] = ()
+    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a side's ggsci is run by, and so all that it starts: `source` or `target` to words such as ip netns exec."""
+
+
+class Pipeline:
+    """EXT1, PMP1 and REP1 in two homes below one folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        source_url: str,
+        target_url: str,
+        options: Options = Options(),
+        *,
+        servers: Sequence[Path] = (),
+    ) -> None:
+        self.folder = folder
+        self.source_url = source_url
+        self.target_url = target_url
+        self.options = options
+        self.guard = Guard(servers)
+        ports = free_ports(_COLLECTOR_PORTS + 2)
+        self.source = self._host("source", ports[0])
+        self.target = self._host("target", ports[1])
+        self.collector_ports = (ports[2], ports[-1])
+
+    def _host(self, name: str, port: int) -> Host:
+        home = self.folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        return Host(home.resolve(), port, self.guard.environment, self.options.prefixes.get(name, ()))
+
+    # --- setting up ---
+
+    def create(self) -> None:
+        """Make both homes, the parameter files, slot, checkpoint table, groups and trails."""
+        for host in (self.source, self.target):
+            host.run("CREATE SUBDIRS")
+        self.write_params()
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(self._create_source), pool.submit(self._create_target)]:
+                done.result()
+
+    def _create_source(self) -> None:
+        megabytes = f"MEGABYTES {self.options.megabytes}"
+        self.source.run(
+            f"DBLOGIN SOURCEDB {self.source_url}",
+            *[f"ADD TRANDATA {table}" for table in self.options.tables],
+            "ADD EXTRACT EXT1, TRANLOG, BEGIN NOW",
+            f"ADD EXTTRAIL ./dirdat/lt, EXTRACT EXT1, {megabytes}",
+            "REGISTER EXTRACT EXT1, DATABASE",
+            "ADD EXTRACT PMP1, EXTTRAILSOURCE ./dirdat/lt",
+            f"ADD RMTTRAIL ./dirdat/rt, EXTRACT PMP1, {megabytes}",
+        )
+
+    def _create_target(self) -> None:
+        self.target.run(
+            f"DBLOGIN TARGETDB {self.target_url}", "ADD CHECKPOINTTABLE", "ADD REPLICAT REP1, EXTTRAIL ./dirdat/rt"
+        )
+
+    def write_params(self) -> None:
+        """Write every parameter file; also to put them right again after a test of wrong ones."""
+        options = self.options
+        seconds = f"CHECKPOINTSECS {options.checkpoint_seconds}"
+        tables = [f"TABLE {table};" for table in options.tables]
+        maps = [f"MAP {table}, TARGET {table};" for table in options.tables]
+        self.source.params("mgr", f"PORT {self.source.port}", *self._manager())
+        self.source.params(
+            "EXT1",
+            "EXTRACT EXT1",
+            f"SOURCEDB {self.source_url}",
+            "EXTTRAIL ./dirdat/lt",
+            seconds,
+            *options.extract,
+            *tables,
+        )
+        self.source.params(
+            "PMP1",
+            "EXTRACT PMP1",
+            f"RMTHOST {options.remote_host}, MGRPORT {self.target.port}, TIMEOUT 5",
+            "RETRYDELAY 1",
+            "RMTTRAIL ./dirdat/rt",
+            seconds,
+            *options.pump,
+        )
+        first, last = self.collector_ports
+        self.target.params("mgr", f"PORT {self.target.port}", f"DYNAMICPORTLIST {first}-{last}", *self._manager())
+        self.target.params("REP1", "REPLICAT REP1", f"TARGETDB {self.target_url}", seconds, *options.replicat, *maps)
+        (self.target.home / "GLOBALS").write_text("CHECKPOINTTABLE gate.checkpoint\n")
+
+    def _manager(self) -> list[str]:
+        lines = list(self.options.manager)
+        if self.options.restart_seconds is not None:
+            lines += [f"AUTORESTART ER *, RETRIES 1000, WAITSECONDS {self.options.restart_seconds}"]
+        if self.options.purge_seconds:
+            lines += ["PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPFILES 1"]
+            lines += [f"CHECKSECONDS {self.options.purge_seconds}"]
+        return lines
+
+    # --- running ---
+
+    def start(self) -> None:
+        """Start both Managers and all groups; true once each runs."""
+        with ThreadPoolExecutor(2) as pool:
+            started = [pool.submit(host.run, "START MANAGER", "START ER *") for host in (self.source, self.target)]
+            for done in started:
+                done.result()
+        self.wait_running()
+
+    def stop(self) -> None:
+        """Stop all groups in order, then both Managers."""
+        self.source.run("STOP ER *", "STOP MANAGER!")
+        self.target.run("STOP ER *", "STOP MANAGER!")
+
+    def close(self, *stops: Callable[[], None]) -> list[str]:
+        """Stop what runs, then what `stops` stop; the guard goes last. Returns what had to be killed."""
+        for host in (self.source, self.target):
+            try:
+                host.run("STOP ER *", "STOP MANAGER!", check=False, timeout=60)
+            except (subprocess.TimeoutExpired, OSError):
+                continue  # the guard ends it
+        try:
+            left = self.guard.kill_rest(patience=15)
+            for stop in stops:
+                stop()
+        finally:
+            self.guard.dismiss()
+        return left
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def host_of(self, process: str) -> Host:
+        """The side on which a process runs."""
+        return self.source if process in ("extract", "pump", "source manager") else self.target
+
+    def pid(self, process: str) -> int | None:
+        """The process id as ggsci tells it: extract, pump, collector, replicat, source manager, target manager."""
+        host = self.host_of(process)
+        if process == "collector":
+            found = host.run("SEND MANAGER GETPORTINFO --json", check=False)
+            rows = json.loads(found.out)["collectors"] if found.code == 0 else []
+            return rows[-1]["pid"] if rows else None
+        pid: int | None = host.statuses()[GROUPS[process]]["pid"]
+        return pid
+
+    def kill(self, process: str) -> int | None:
+        """SIGKILL a process. Its id, or None if it was down at this moment."""
+        pid = self.pid(process)
+        if pid is None or pid not in self.guard.pids():
+            return None
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return None
+        return pid
+
+    def wait_running(self, timeout: float = 60.0) -> None:
+        """Wait until every group and both Managers run."""
+
+        def all_run() -> bool:
+            statuses = [*self.source.statuses().values(), *self.target.statuses().values()]
+            return all(one["status"] == "RUNNING" for one in statuses)
+
+        wait_for(all_run, timeout, lambda: f"not everything runs:\n{self.state()}")
+
+    def wait_status(self, host: Host, group: str, status: str, timeout: float = 60.0) -> dict[str, Any]:
+        """Wait until a group shows this status; its row of INFO ALL."""
+        wait_for(
+            lambda: host.statuses()[group]["status"] == status,
+            timeout,
+            lambda: f"{group} does not become {status}:\n{self.state()}",
+        )
+        return host.statuses()[group]
+
+    def state(self) -> str:
+        """INFO ALL of both homes and the ends of both logs, for an error message."""
+        parts = []
+        for host in (self.source, self.target):
+            parts.append(f"--- {host.home.name}\n{host.run('INFO ALL', check=False).text}")
+            log = host.home / "ggserr.log"
+            parts.append("\n".join(log.read_text().splitlines()[-12:]) if log.exists() else "(no ggserr.log)")
+        return "\n".join(parts)
+
+    # --- comparing ---
+
+    def wait_until_equal(self, schemas: Sequence[str], timeout: float = 120.0) -> list[Comparison]:
+        """Wait until all tables are equal, then compare each row. Raises PipelineError with the differences."""
+        tables = tables_of(self.source_url, schemas)
+
+        def equal() -> bool:
+            return digests(self.source_url, tables) == digests(self.target_url, tables)
+
+        try:
+            wait_for(equal, timeout)
+        except PipelineError:
+            pass  # told below, row by row
+        found = compare_all(self.source_url, self.target_url, schemas)
+        if not found or not all(table.equal for table in found):
+            differences = "\n".join(str(table) for table in found if not table.equal) or "no table found"
+            raise PipelineError(f"source and target differ after {timeout:g} s:\n{differences}\n{self.state()}")
+        return found
+
+
+GROUPS = {"extract": "EXT1", "pump": "PMP1", "replicat": "REP1", "source manager": "MGR", "target manager": "MGR"}
+
+
+def wait_for(
+    condition: Callable[[], bool],
+    timeout: float,
+    message: Callable[[], str] = lambda: "it did not come about",
+    every: float = 0.1,
+) -> None:
+    """Ask again and again. Raises PipelineError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PipelineError(f"after {timeout:g} s: {message()}")
+        time.sleep(every)
+
+
+def free_ports(count: int) -> range:
+    """Neighbouring free ports of 127.0.0.1, below the range that outgoing connections use."""
+    for _ in range(200):
+        ports = range(first := random.randint(15_000, 29_000), first + count)
+        if all(_is_free(port) for port in ports):
+            return ports
+    raise PipelineError(f"no {count} neighbouring free TCP ports between 15000 and 29000 on 127.0.0.1")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

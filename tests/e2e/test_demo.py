@@ -1,0 +1,109 @@
+"""The demo as people run it: it ends equal, leaves nothing running, and the commands it prints at its end do work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.__main__ import VICTIMS
+from demo.pipeline import wait_for
+from demo.servers import PostgresServer, processes_in
+from tests.support.pipelines import folder
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-demo")]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def stage() -> Iterator[Path]:
+    """A folder for the demo; its servers are gone afterwards."""
+    with folder() as path:
+        path.chmod(0o711)  # the account of the servers must get in
+        yield path / "demo"
+        for base in (path / "demo").glob("postgres*"):
+            PostgresServer.open(base).remove()
+
+
+def _demo(stage: Path, rows: int) -> list[str]:
+    return [sys.executable, "-m", "demo", "--folder", str(stage), "--rows", str(rows)]
+
+
+def _running(stage: Path) -> list[str]:
+    """Command lines of what still works in the demo's folder, or was told of it."""
+    found = [f"{pid}" for pid in processes_in(stage)]
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(stage) in line and "guard" not in line:
+            found.append(line)
+    return found
+
+
+def test_demo_ends_equal_and_can_be_gone_on_with_by_hand(stage: Path) -> None:
+    """Exit code 0, each process killed and back, every table equal; then its printed commands replicate a change."""
+    done = subprocess.run(_demo(stage, 20_000), cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for victim in VICTIMS:
+        assert f"SIGKILL {victim}" in done.stdout
+    assert done.stdout.count("rows, equal") == 8
+    assert "Read Checkpoint #1" in done.stdout
+    assert "Last record lag" in done.stdout
+    assert not _running(stage)
+    _go_on_by_hand(stage, done.stdout.partition("to go on by hand:")[2])
+
+
+def _go_on_by_hand(stage: Path, text: str) -> None:
+    commands = [line.strip() for line in text.splitlines() if line.strip()]
+    assert len(commands) == 11
+    for command in commands:
+        if "STOP" in command and "REP1" not in command:
+            _await_note(stage)
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    wait_for(lambda: not _running(stage), 20, lambda: "\n".join(_running(stage)))
+
+
+def _await_note(stage: Path) -> None:
+    """The change that was made by hand is at the target."""
+    target = PostgresServer.open(stage / "postgres18")
+
+    def arrived() -> bool:
+        return target.sql("SELECT note FROM shop.accounts WHERE id = 1") == [("by hand",)]
+
+    wait_for(arrived, 60)
+
+
+def test_killed_demo_leaves_nothing_running(stage: Path) -> None:
+    """SIGKILL to the demo itself, in the middle of its work: Managers, groups, Spark and servers end by themselves."""
+    demo = subprocess.Popen(_demo(stage, 100), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert demo.stdout is not None
+    try:
+        lines: list[str] = []
+        while not any("Workload" in line for line in lines):
+            line = demo.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+        assert _running(stage)
+    finally:
+        os.kill(demo.pid, signal.SIGKILL)
+        demo.wait()
+        demo.stdout.close()
+    wait_for(lambda: not _running(stage), 30, lambda: "\n".join(_running(stage)))
+
+
+def test_demo_refuses_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
+    """A folder with anything else in it is left alone."""
+    (tmp_path / "letter").write_text("dear")
+    done = subprocess.run(_demo(tmp_path, 1), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "name another with --folder" in done.stdout
+    assert (tmp_path / "letter").read_text() == "dear"

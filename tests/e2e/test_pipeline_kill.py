@@ -1,0 +1,288 @@
+"""Everything may be killed at any moment: the target ends as the source, and never looks like no state of the source.
+
+Each test takes the one running pipeline of this file, has it work, does its harm, and compares every row at the end. A
+watcher looks at the target all the while (demo/workload.py says for what): torn, doubled and lost changes show at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from demo.pipeline import Host, Options, PipelineError, wait_for
+from demo.servers import PostgresServer
+from demo.workload import large_transaction
+from tests.support.pipelines import Rig, rig
+from tests.support.proxy import Proxy
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-kill")]
+
+PROXY_HOST = "127.0.0.2"
+GROUPS = ("extract", "pump", "replicat")
+# A Replicat takes seconds to come back, so the others are killed more often.
+DEATHS = {"extract": 15, "pump": 13, "collector": 13, "replicat": 5, "source manager": 3, "target manager": 3}
+
+
+@pytest.fixture(scope="module")
+def shared(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[Rig]:
+    """One pipeline with small trail files, which are purged all the time, and a link that a test can cut."""
+    options = Options(
+        megabytes=1,
+        remote_host=PROXY_HOST,
+        extract=["BLOCKSIZE 64"],
+        replicat=["BATCHROWS 2000", "SPARKMEMORY 512M"],
+        restart_seconds=0,
+        checkpoint_seconds=1,
+        purge_seconds=1,
+    )
+    with rig(postgres16, postgres18, options) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def link(shared: Rig) -> Iterator[Link]:
+    """The pump reaches the target host only through this."""
+    with Link(shared) as made:
+        yield made
+
+
+@pytest.fixture
+def running(shared: Rig, link: Link) -> Rig:
+    """The pipeline, with everything running."""
+    shared.pipeline.start()
+    return shared
+
+
+class Link:
+    """Proxies for the Manager's and all Collectors' ports, at another address of this host."""
+
+    def __init__(self, made: Rig) -> None:
+        pipeline = made.pipeline
+        first, last = pipeline.collector_ports
+        self._limit: int | None = None
+        self._chance = random.Random(7)
+        self.proxies = [self._proxy(port) for port in (pipeline.target.port, *range(first, last + 1))]
+
+    def _proxy(self, port: int) -> Proxy:
+        return Proxy(lambda: ("127.0.0.1", port), self._next_limit, listen=(PROXY_HOST, port))
+
+    def _next_limit(self) -> int | None:
+        return None if self._limit is None else self._chance.randint(1, self._limit)
+
+    def cut_within(self, bytes_: int | None) -> None:
+        """Cut each new connection at a random byte below this; None leaves them whole."""
+        self._limit = bytes_
+
+    @property
+    def cuts(self) -> int:
+        """How often a connection was cut."""
+        return sum(proxy.cuts for proxy in self.proxies)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for proxy in self.proxies:
+            proxy.close()
+
+
+class Killer:
+    """Kills by a seeded plan. Groups come back by AUTORESTART; a dead Manager is started again by the test."""
+
+    def __init__(self, made: Rig, seed: int) -> None:
+        self.killed: Counter[str] = Counter()
+        self._pipeline = made.pipeline
+        self._chance = random.Random(seed)
+
+    def run(self, deaths: dict[str, int], pause: float) -> None:
+        """Kill each of these as often as asked, in random order, at random times."""
+        plan = [name for name, times in deaths.items() for _ in range(times)]
+        self._chance.shuffle(plan)
+        for name in plan:
+            time.sleep(self._chance.random() * pause)
+            self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """Kill it once it is up."""
+        wait_for(
+            lambda: self._pipeline.kill(name) is not None, 60, lambda: f"{name} is not up:\n{self._pipeline.state()}"
+        )
+        self.killed[name] += 1
+        if name.endswith("manager"):
+            self._pipeline.host_of(name).run("START MANAGER")
+
+
+def test_random_kills_under_load(running: Rig) -> None:
+    """More than fifty SIGKILLs, at any process and any moment, under load and inside large transactions."""
+    killer = Killer(running, seed=26)
+    with running.watcher() as watcher, running.workload() as load:
+        while sum(killer.killed.values()) < sum(DEATHS.values()):
+            large_transaction(running.pipeline.source_url, 4000)
+            killer.run({name: times for name, times in DEATHS.items() if not killer.killed[name]}, pause=0.4)
+        done = load.stop()
+        running.ends_equal()
+    assert sum(killer.killed.values()) >= 50
+    assert done > 100
+    assert not watcher.faults
+    assert watcher.looks > 100
+
+
+def test_CW_26_all_processes_of_a_host_and_its_manager_die_together(running: Rig) -> None:
+    """Groups under AUTORESTART and their Manager are killed at once; the next Manager brings them all back."""
+    pipeline = running.pipeline
+    with running.workload():
+        for host, groups in ((pipeline.source, ("EXT1", "PMP1")), (pipeline.target, ("REP1",))):
+            before = host.statuses()
+            assert all(before[name]["pid"] for name in groups), pipeline.state()
+            for name in ("MGR", *groups):
+                os.kill(before[name]["pid"], signal.SIGKILL)
+            wait_for(lambda h=host, g=groups: {h.statuses()[n]["status"] for n in g} == {"ABENDED"}, 10)
+            host.run("START MANAGER")
+            pipeline.wait_running()
+            after = host.statuses()
+            assert all(after[name]["pid"] != before[name]["pid"] for name in groups)
+    running.ends_equal()
+
+
+def test_groups_outlive_their_manager(running: Rig) -> None:
+    """A killed Manager takes nobody with it, and the next one watches what it finds: a kill after it is mended too."""
+    pipeline = running.pipeline
+    for host, group in ((pipeline.source, "PMP1"), (pipeline.target, "REP1")):
+        before = host.statuses()
+        os.kill(before["MGR"]["pid"], signal.SIGKILL)
+        host.run("START MANAGER")
+        assert host.statuses()[group]["pid"] == before[group]["pid"]
+        os.kill(before[group]["pid"], signal.SIGKILL)
+        wait_for(
+            lambda h=host, g=group, b=before: h.statuses()[g]["pid"] not in (None, b[g]["pid"]), 60, pipeline.state
+        )
+    with running.workload():
+        pipeline.wait_running()
+    running.ends_equal()
+
+
+def test_link_cut_at_random_bytes(running: Rig, link: Link) -> None:
+    """Every connection is cut after some random number of bytes; what gets through is enough, nothing comes twice."""
+    before = link.cuts
+    pipeline = running.pipeline
+    with running.watcher() as watcher, running.workload():
+        link.cut_within(60_000)
+        pipeline.kill("pump")  # the session that stands was never limited
+        large_transaction(pipeline.source_url, 3000)
+        wait_for(lambda: link.cuts - before >= 30, 120, lambda: f"{link.cuts - before} cuts only")
+        link.cut_within(None)
+    running.ends_equal()
+    assert not watcher.faults
+
+
+def test_restored_old_checkpoint_files(running: Rig, tmp_path: Path) -> None:
+    """Checkpoint files of long ago are put in place of the present ones: more work, but no change lost or doubled."""
+    pipeline = running.pipeline
+    hosts = (pipeline.source, pipeline.target)
+    with running.workload():
+        for host in hosts:
+            shutil.copytree(host.home / "dirchk", tmp_path / host.home.name)
+        before = _trail_files(pipeline.target)
+        large_transaction(pipeline.source_url, 8000)
+        wait_for(lambda: _trail_files(pipeline.target) != before, 30, pipeline.state)
+        for process in GROUPS:
+            pipeline.kill(process)
+        for host in hosts:
+            host.run("STOP ER *", check=False)
+            for file in (tmp_path / host.home.name).iterdir():
+                shutil.copy(file, host.home / "dirchk" / file.name)
+    pipeline.start()
+    with running.workload():
+        time.sleep(1)
+    running.ends_equal()
+
+
+def _trail_files(host: Host) -> list[str]:
+    return sorted(path.name for path in (host.home / "dirdat").iterdir())
+
+
+def _delete_checkpoints(rig_: Rig) -> None:
+    for host in (rig_.pipeline.source, rig_.pipeline.target):
+        for file in (host.home / "dirchk").iterdir():
+            file.unlink(missing_ok=True)
+
+
+def test_CW_17_all_checkpoint_files_deleted_under_running_groups(running: Rig) -> None:
+    """Everything in dirchk goes while groups run, the Managers purge each second, and all is killed then."""
+    with running.watcher() as watcher, running.workload():
+        for process in GROUPS:
+            _delete_checkpoints(running)
+            large_transaction(running.pipeline.source_url, 3000)
+            _delete_checkpoints(running)
+            wait_for(lambda p=process: running.pipeline.kill(p) is not None, 60, running.pipeline.state)
+            _delete_checkpoints(running)
+    running.ends_equal()
+    assert not watcher.faults
+
+
+def test_CW_17_all_checkpoint_files_deleted_under_stopped_groups(running: Rig) -> None:
+    """Stopped groups lose their checkpoint files; the Managers purge nothing unread, and all go on where they stood."""
+    pipeline = running.pipeline
+    pipeline.target.run("STOP REPLICAT REP1")
+    large_transaction(pipeline.source_url, 12_000)  # several files that Replicat has not read
+    with running.workload():
+        time.sleep(1)
+    wait_for(lambda: _at_end(pipeline.source, "PMP1"), 60, pipeline.state)
+    pipeline.source.run("STOP ER *")
+    _delete_checkpoints(running)
+    files = [_trail_files(host) for host in (pipeline.source, pipeline.target)]
+    time.sleep(3)  # three rounds of purging
+    assert [_trail_files(host) for host in (pipeline.source, pipeline.target)] == files
+    pipeline.start()
+    running.ends_equal()
+
+
+def _at_end(host: Host, group: str) -> bool:
+    reply = host.run(f"SEND {group}, LOGEND", check=False)
+    return "YES" in reply.out
+
+
+def test_CW_16_target_server_crashes(running: Rig) -> None:
+    """The target's server is killed under load: commits that had not reached its disk are applied again, once."""
+    with running.watcher() as watcher, running.workload():
+        for _ in range(2):
+            large_transaction(running.pipeline.source_url, 2000)
+            time.sleep(0.5)
+            running.target_server.kill()
+            running.target_server.start()
+            time.sleep(1)
+    running.ends_equal()
+    assert not watcher.faults
+
+
+def test_source_server_crashes(running: Rig) -> None:
+    """The source's server is killed under load: Extract connects anew and goes on at what stands in its trail."""
+    with running.watcher() as watcher, running.workload(ride_out=True) as load:
+        for _ in range(2):
+            time.sleep(0.5)
+            running.source_server.kill()
+            running.source_server.start()
+            large_transaction(running.pipeline.source_url, 2000)
+        assert load.stop() > 0
+    running.ends_equal()
+    assert not watcher.faults
+
+
+def test_nothing_runs_after_stop(running: Rig) -> None:
+    """STOP ER * and STOP MANAGER leave no process: no Collector, no JVM, no worker of Spark."""
+    pipeline = running.pipeline
+    pipeline.stop()
+    try:
+        wait_for(lambda: not pipeline.guard.pids(), 20)
+    except PipelineError:
+        pytest.fail(f"still there: {[Path(f'/proc/{pid}/cmdline').read_text() for pid in pipeline.guard.pids()]}")
+    assert {group["status"] for group in pipeline.source.json("INFO ALL")["groups"]} == {"STOPPED"}

@@ -1,0 +1,129 @@
+"""Whole pipelines for end-to-end tests: databases of their own on the worker's servers, homes in a short path.
+
+Rule: a fixture's pipeline is gone after it, with every process, slot and database, whatever the test did to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo import workload
+from demo.pipeline import Options, Pipeline
+from demo.servers import PostgresServer
+from demo.workload import SCHEMA, Watcher, Workload
+
+DISK = "1g"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """A pipeline between two databases with the workload's tables, and the servers that hold them."""
+
+    pipeline: Pipeline
+    source_server: PostgresServer
+    target_server: PostgresServer
+    own_disks: bool
+
+    def workload(self, *, rate: float = 150.0, ride_out: bool = False) -> Workload:
+        """Writers on the source, each time with other random numbers."""
+        return Workload(self.pipeline.source_url, rate=rate, seed=next(_numbers), ride_out=ride_out)
+
+    def watcher(self) -> Watcher:
+        """Looks at the target all the time."""
+        return Watcher(self.pipeline.target_url)
+
+    def ends_equal(self, timeout: float = 120.0) -> None:
+        """The target ends as the source, row by row."""
+        found = self.pipeline.wait_until_equal([SCHEMA], timeout)
+        assert sum(table.rows for table in found) > 0
+
+
+def _drop(server: PostgresServer, database: str) -> None:
+    """Drop a database with its slots; a walsender may take a moment to let go of one."""
+    server.start()
+    where = f"WHERE database = '{database}'"
+    for _ in range(100):
+        server.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots {where} AND active")
+        server.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots {where} AND NOT active")
+        if not server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
+            break
+        time.sleep(0.1)
+    server.sql(f"DROP DATABASE {database} WITH (FORCE)")
+
+
+@contextmanager
+def databases(source: PostgresServer, target: PostgresServer) -> Iterator[tuple[str, str]]:
+    """URLs of two new databases with the workload's empty tables."""
+    number = next(_numbers)
+    names = (f"e2e_source{number}", f"e2e_target{number}")
+    try:
+        for server, name in zip((source, target), names, strict=True):
+            server.start()
+            server.sql(f"CREATE DATABASE {name}")
+            workload.create_tables(server.url(name))
+        yield source.url(names[0]), target.url(names[1])
+    finally:
+        for server, name in zip((source, target), names, strict=True):
+            _drop(server, name)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A private folder for homes."""
+    path = Path(tempfile.mkdtemp(prefix=f"tg-homes-{os.getpid()}-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def disks(place: Path) -> Iterator[bool]:
+    """A file system of its own for each home, which tests fill and make read-only; False if we may not mount."""
+    mounted: list[Path] = []
+    try:
+        for name in ("source", "target"):
+            home = place / name
+            home.mkdir(mode=0o700)
+            made = _mount("-t", "tmpfs", "-o", f"size={DISK},mode=0700", "tmpfs", home)
+            mounted += [home] if made else []
+        yield len(mounted) == 2
+    finally:
+        for home in mounted:
+            subprocess.run(["umount", "--lazy", str(home)], check=False)
+
+
+def remount(home: Path, options: str) -> None:
+    """Change the file system of a home, such as `size=1m` or `ro`."""
+    assert _mount("-o", f"remount,{options}", home), f"remount of {home} with {options} failed"
+
+
+def _mount(*words: object) -> bool:
+    try:
+        return subprocess.run(["mount", *map(str, words)], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def rig(source: PostgresServer, target: PostgresServer, options: Options) -> Iterator[Rig]:
+    """A created pipeline, not yet started; the source holds the first rows once it is."""
+    with (
+        databases(source, target) as (source_url, target_url),
+        folder() as homes,
+        disks(homes) as mounted,
+        Pipeline(homes, source_url, target_url, options) as pipeline,
+    ):
+        pipeline.create()
+        workload.fill(source_url)
+        yield Rig(pipeline, source, target, mounted)

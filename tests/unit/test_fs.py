@@ -1,0 +1,65 @@
+"""What the machine's own file system says where a folder is missing: a person must act, and is told which folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from trails.errors import LockedError, OperatorError
+from trails.fs import RealFs
+from trails.position import TrailName
+from trails.runtime.status import lock_holder
+from trails.watch import Watch
+from trails.writer import TrailWriter, WriterIdentity
+
+IDENTITY = WriterIdentity("e" * 32, "EXT1", "here", {})
+
+
+def test_a_trail_in_a_folder_that_does_not_exist_is_told(tmp_path):
+    """EXTTRAIL ./dirdat/sub/lt: the writer names the folder; it is no bug (exit code 2)."""
+    trail = TrailName.parse("./dirdat/sub/lt", str(tmp_path))
+    with pytest.raises(OperatorError, match=r"dirdat/sub: there is no such folder.*mkdir"):
+        TrailWriter.open(RealFs(), trail, IDENTITY, restart_open=True)
+
+
+def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path):
+    """Told as the operator's to mend, with the folder."""
+    with pytest.raises(OperatorError, match="dirdat/sub can't be watched: No such file"):
+        Watch(str(tmp_path / "dirdat" / "sub"))
+
+
+def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):
+    """ENOTDIR is no bug either."""
+    (tmp_path / "dirdat").write_text("")
+    with pytest.raises(OperatorError, match="cannot read folder"):
+        RealFs().listdir(str(tmp_path / "dirdat"))
+
+
+def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path):
+    """INFO ALL while ALTER or a start takes the lock: who only looks is waited for, who holds it is not."""
+    path, fs = str(tmp_path / ".EXT1.lock"), RealFs()
+    fs.lock(path).release()
+    done = threading.Event()
+    looks = [threading.Thread(target=_look, args=(path, done)) for _ in range(2)]
+    for thread in looks:
+        thread.start()
+    try:
+        for _ in range(300):
+            fs.lock(path).release()
+    finally:
+        done.set()
+        for thread in looks:
+            thread.join()
+    held = fs.lock(path)
+    with pytest.raises(LockedError, match=str(os.getpid())):
+        fs.lock(path)
+    held.release()
+
+
+def _look(path: str, done: threading.Event) -> None:
+    while not done.is_set():
+        lock_holder(path)
+        time.sleep(0.0002)
