@@ -1,0 +1,147 @@
+"""Reading a trail in one process: headers alone, records, and records to what Replicat stages (COPY text).
+
+The peer is the floor: LZ4 and msgpack of the same payloads, already in memory, and nothing else.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lz4.block
+import msgpack
+
+from benchmarks import trailfiles
+from benchmarks.options import Run
+from benchmarks.results import OURS, Line
+from replicat import decode
+from replicat.target import Layout
+from trails.codec import decode_data
+from trails.format import FLAG_LZ4, Kind
+from trails.fs import RealFs
+from trails.plan import Planner
+from trails.position import TrailName
+from trails.reader import Block, BlockReader
+
+ROWS = 1_000_000
+FLOOR = "LZ4 and msgpack alone"
+RECORDS, HEADERS, STAGED = "rows/s", "rows/s, headers only", "rows/s, to COPY text"
+BATCH_ROWS = 100_000
+
+
+def measure(run: Run) -> None:
+    """Inserts and updates."""
+    for case, per_transaction, keys in (("inserts", 1000, 0), ("updates", 10, round(ROWS * run.scale))):
+        with tempfile.TemporaryDirectory(prefix="tg-bench-") as folder:
+            rows = round(ROWS * run.scale)
+            trailfiles.write(Path(folder), "lt", "bench", list(trailfiles.blocks(rows, per_transaction, keys)))
+            _measure(run, case, TrailName(folder, "lt"), rows)
+
+
+def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
+    found: dict[tuple[str, str], list[float]] = {}
+
+    def timed(who: str, what: str, work: Callable[[], int]) -> Callable[[], None]:
+        def once() -> None:
+            gc.disable()  # as Replicat does while it decodes: records hold no cycles
+            began = time.monotonic()
+            try:
+                got = work()
+            finally:
+                seconds = time.monotonic() - began
+                gc.enable()
+            if got != rows:
+                raise AssertionError(f"{what}: expected {rows} rows, found {got}")
+            found.setdefault((who, what), []).append(rows / seconds)
+
+        return once
+
+    loaded = _load(trail)
+    rivals = [timed(FLOOR, RECORDS, lambda: _floor(loaded))] if run.peers else []
+    run.interleaved(
+        *rivals,
+        timed(OURS, RECORDS, lambda: _records(trail)),
+        timed(OURS, HEADERS, lambda: _headers(trail)),
+        timed(OURS, STAGED, lambda: _staged(trail)),
+    )
+    for (who, what), values in found.items():
+        run.take(Line("decode", case, who, what, tuple(values), peer=FLOOR if (who, what) == (OURS, RECORDS) else ""))
+
+
+def _load(trail: TrailName) -> list[Block]:
+    reader = BlockReader(RealFs(), trail)
+    found = []
+    while (block := reader.read()) is not None:
+        if block.header.kind == Kind.DATA:
+            found.append(block)
+    reader.close()
+    return found
+
+
+def _floor(loaded: list[Block]) -> int:
+    rows = 0
+    for block in loaded:
+        raw = block.payload
+        if block.header.flags & FLAG_LZ4:
+            raw = lz4.block.decompress(raw, uncompressed_size=block.header.raw_len)
+        _, records = msgpack.unpackb(raw, raw=False, strict_map_key=False)
+        rows += len(records) - 2 * block.header.transactions
+    return rows
+
+
+def _records(trail: TrailName) -> int:
+    reader = BlockReader(RealFs(), trail)
+    rows = 0
+    while (block := reader.read()) is not None:
+        if block.header.kind == Kind.DATA:
+            _, records = decode_data(block.header, block.payload)
+            rows += len(records) - 2 * block.header.transactions
+    reader.close()
+    return rows
+
+
+def _headers(trail: TrailName) -> int:
+    reader = BlockReader(RealFs(), trail)
+    planner = Planner(reader)
+    rows = 0
+    while (unit := planner.next()) is not None:
+        rows += unit.changes
+    reader.close()
+    return rows
+
+
+def _staged(trail: TrailName) -> int:
+    """As a Spark partition does it, batch by batch."""
+    reader = BlockReader(RealFs(), trail)
+    planner = Planner(reader)
+    rows, places = 0, list[tuple[int, int, int]]()
+    pending = 0
+    while True:
+        unit = planner.next()
+        if unit is not None:
+            places += [(block.start.seqno, block.start.rba, block.end.rba) for block in unit.blocks]
+            pending += unit.changes
+        if places and (unit is None or pending >= BATCH_ROWS):
+            trail_id = reader.header.trail_id if reader.header else b""
+            part = decode.run(decode.Task(trail.folder, trail.prefix, trail_id, tuple(places), _plans()))
+            rows += sum(sum(counts) for counts in part.counts.values())
+            places, pending = [], 0
+        if unit is None:
+            reader.close()
+            return rows
+
+
+def _plans() -> decode.Plans:
+    table = trailfiles.DEFINITION
+    layout = Layout(
+        table.schema,
+        table.name,
+        tuple(c.name for c in table.columns),
+        tuple(c.native for c in table.columns),
+        ("id",),
+    )
+    plan = decode.TablePlan(table.full_name, table.full_name, layout, table.key, integer_key=True)
+    return {table.id: plan}

@@ -1,0 +1,125 @@
+"""The workloads: one table of ten columns (about 200 bytes a row), and the changes that are measured on it.
+
+Rule: a workload is data. `base` rows stand in both databases before; `load` makes the backlog on the source, in its
+own transactions; a last transaction moves the marker, so that "all has arrived" is one look at one row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+SCHEMA = "bench"
+TABLE = "bench.accounts"
+
+# Bounded text: a table that can't have values out of line needs no old image to know every value, so ADD TRANDATA
+# leaves it at its key, as the peers have it.
+DDL = """
+CREATE SCHEMA bench;
+CREATE TABLE bench.accounts (
+    id bigint PRIMARY KEY,
+    version int NOT NULL,
+    name varchar(30) NOT NULL,
+    note varchar(80) NOT NULL,
+    amount numeric(14,2) NOT NULL,
+    created timestamptz NOT NULL,
+    active bool NOT NULL,
+    tag varchar(10),
+    score int,
+    updated timestamptz NOT NULL
+);
+CREATE TABLE bench.marker (id int PRIMARY KEY, n bigint NOT NULL);
+INSERT INTO bench.marker VALUES (1, 0);
+"""
+
+_ROW = """
+SELECT i, 0, 'customer-' || i, md5(i::text) || ' with a remark of some words', (i % 1000000) / 7.0,
+       timestamptz '2026-01-01 00:00:00.123456+00' + i * interval '1 second', i % 3 = 0, 'tag-' || i % 97,
+       (i % 1000)::int, timestamptz '2026-02-01 00:00:00.654321+00' + i * interval '1 second'
+"""
+
+# The loops commit by themselves: a backlog of 50,000 transactions takes seconds this way.
+PROCEDURES = f"""
+CREATE PROCEDURE bench.insert_rows(total bigint, per_transaction bigint) LANGUAGE plpgsql AS $$
+DECLARE first bigint := 1;
+BEGIN
+    WHILE first <= total LOOP
+        INSERT INTO bench.accounts {_ROW} FROM generate_series(first, least(first + per_transaction - 1, total)) i;
+        COMMIT;
+        first := first + per_transaction;
+    END LOOP;
+END $$;
+CREATE PROCEDURE bench.update_rows(total int, per_transaction int, keys bigint, hot_keys bigint, hot_share float)
+LANGUAGE plpgsql AS $$
+DECLARE k bigint;
+BEGIN
+    PERFORM setseed(0.5);
+    FOR i IN 1..total LOOP
+        k := 1 + floor(random() * CASE WHEN random() < hot_share THEN hot_keys ELSE keys END);
+        UPDATE bench.accounts SET version = version + 1, note = md5(i::text) || ' with a remark of some words',
+            amount = i / 7.0, updated = clock_timestamp() WHERE id = k;
+        IF i % per_transaction = 0 THEN COMMIT; END IF;
+    END LOOP;
+END $$;
+"""
+
+FILL = "CALL bench.insert_rows({rows}, 100000)"
+MARK = "UPDATE bench.marker SET n = n + 1 WHERE id = 1"
+LOOK = "SELECT n FROM bench.marker WHERE id = 1"
+DIGEST = f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM {TABLE} t"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`bars`: what the project wants to reach, by benchmark."""
+
+    name: str
+    title: str
+    rows: int
+    base: int = 0
+    per_transaction: int = 0
+    hot_keys: int = 0
+    bars: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def load(self) -> str:
+        """The statement that makes the backlog."""
+        if not self.base:
+            return f"CALL bench.insert_rows({self.rows}, {self.per_transaction or self.rows})"
+        hot = f"{self.hot_keys or self.base}, {0.9 if self.hot_keys else 0}"
+        return f"CALL bench.update_rows({self.rows}, {self.per_transaction}, {self.base}, {hot})"
+
+    def bar(self, benchmark: str) -> float | None:
+        """The least that is wanted of this workload in a benchmark."""
+        return dict(self.bars).get(benchmark)
+
+    def scaled(self, factor: float) -> Workload:
+        """A smaller one of the same kind."""
+        rows, base, hot = (round(n * factor) for n in (self.rows, self.base, self.hot_keys))
+        return replace(self, rows=max(rows, 1000), base=max(base, 1000) if self.base else 0, hot_keys=hot)
+
+
+WORKLOADS = (
+    Workload(
+        "W1", "inserts, 1,000 a transaction", 1_000_000, per_transaction=1000, bars=(("capture", 200e3), ("e2e", 110e3))
+    ),
+    Workload(
+        "W2",
+        "updates of 1M keys, 10 a transaction",
+        500_000,
+        base=1_000_000,
+        per_transaction=10,
+        bars=(("capture", 150e3), ("e2e", 70e3)),
+    ),
+    Workload(
+        "W3",
+        "updates, 90% on 10,000 keys, 10 a transaction",
+        500_000,
+        base=1_000_000,
+        per_transaction=10,
+        hot_keys=10_000,
+        bars=(("e2e", 110e3),),
+    ),
+    Workload("W4", "inserts, one transaction", 1_000_000, bars=(("e2e", 80e3),)),
+)
+W5_KEYS = 100_000
+W5_RATE = 200
