@@ -84,6 +84,8 @@ class Extract(Process):
                 begin or Mark(csn=header.last_csn if header else ""), origin=source.origin_of(dict(settings.alter))
             )
         identity = WriterIdentity(settings.home_id, settings.group, settings.host, found)
+        if header is not None and header.source != found:
+            cls._check_moved(fs, settings, source, replace(identity, source=dict(header.source)))
         writer = TrailWriter.open(
             fs,
             settings.trail,
@@ -99,6 +101,19 @@ class Extract(Process):
             writer.abandon()
             source.close()
             raise
+
+    @staticmethod
+    def _check_moved(fs: Fs, settings: Settings, source: Source, as_before: WriterIdentity) -> None:
+        """The source is not quite what it was (a failover).
+
+        The trail's files say so only when it was found to fit the trail's very end: said earlier, the next start would
+        see nothing to check.
+        """
+        writer = TrailWriter.open(fs, settings.trail, as_before, max_bytes=settings.max_bytes, restart_open=True)
+        try:
+            source.fits(writer.last.origin)
+        finally:
+            writer.close()
 
     # --- the three verbs --------------------------------------------------------------------------------------------
 

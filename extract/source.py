@@ -85,6 +85,10 @@ class Source(Protocol):
         """The place an ALTER names. Raises OperatorError where the source can't go on from there."""
         ...
 
+    def fits(self, origin: Position) -> None:
+        """After `identify`: raise MismatchError if the trail holds what this source never had. `start` asks it too."""
+        ...
+
     def start(self, origin: Position, sink: Sink) -> None:
         """Begin to capture just behind `origin`."""
         ...

@@ -74,6 +74,17 @@ def check_name(home: Home, name: str) -> None:
         _checker(group, statements, path)(statements)
 
 
+def discard_path(home: Home, group: Registration) -> str:
+    """A Replicat's discard file, as its parameter file names it now; its own if the file can't be read."""
+    from replicat.params import ReplicatParams
+
+    path = home.prm(group.name)
+    try:
+        return ReplicatParams.from_statements(params.parse_file(path), path).discard_path(home)
+    except ParamError:
+        return home.discard(group.name)
+
+
 def check_group_file(home: Home, group: Registration) -> None:
     """Check a group's file, and that it fits the group. Raises ParamError or ParamErrors with every mistake."""
     path = home.prm(group.name)

@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 
-from ggsci.check import check_name, mistakes, path_of
+from ggsci.check import check_name, discard_path, mistakes, path_of
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
 from trails.errors import GateError
@@ -79,6 +79,18 @@ def view_report(session: Session, command: Parsed) -> None:
         path = home.report(name[:-1], int(name[-1]))
     if "/" in name or not os.path.exists(path):
         raise CommandError(f"there is no report of {command.operand} in {home.folder('dirrpt')}")
+    session.say(_text(path).rstrip("\n"))
+
+
+def view_discard(session: Session, command: Parsed) -> None:
+    """Print a Replicat's discard file."""
+    home = session.home
+    group = next((group for group in home.groups() if group.name == command.operand.upper()), None)
+    if group is None or group.kind != "REPLICAT":
+        raise CommandError(f"there is no Replicat {command.operand} in this home")
+    path = discard_path(home, group)
+    if not os.path.exists(path):
+        raise CommandError(f"there is no discard file {home.shown(path)}: nothing was discarded")
     session.say(_text(path).rstrip("\n"))
 
 

@@ -117,7 +117,6 @@ class Manager(Process):
             return {"pid": self._children.kill(group)}
         if verb == "HOLD":
             self._children.hold(group)
-            return {}
         return self._children.child(group)
 
     def _purge_info(self) -> dict[str, Any]:

@@ -306,7 +306,9 @@ class Collectors:
         if older is not None and not self._is_gone(older):
             if older.pump != request.pump:
                 raise Refusal(
-                    f"trail {trail} is being written for pump {older.pump}; a trail has one pump", permanent=True
+                    f"trail {trail} is being written for pump {older.pump}, and a trail has one pump. "
+                    "Give each pump a remote trail of its own (ADD RMTTRAIL)",
+                    permanent=True,
                 )
             self._end(older, request)
         elif holder is not None:

@@ -52,7 +52,7 @@ def _judge(fates: list[FileFate], rule: PurgeRule) -> list[Verdict]:
 
 
 def purge(home: Home, rules: Sequence[PurgeRule]) -> list[Verdict]:
-    """Remove what goes, oldest first and each synced, so that not even a power loss leaves a hole. Returns what went."""
+    """Remove what goes, oldest first and each synced: not even a power loss leaves a hole. Returns what went."""
     gone = [verdict for verdict in verdicts(home, rules) if verdict.goes]
     for verdict in gone:
         home.fs.remove(verdict.path)

@@ -23,10 +23,11 @@ from trails.runtime.control import ask
 from trails.runtime.home import MANAGER
 from trails.runtime.params import Pattern
 from trails.runtime.registration import Registration
-from trails.runtime.status import Status, status_of
+from trails.runtime.status import GroupStatus, Status, status_of
 
 START_SECONDS = 30.0
 STOP_SECONDS = 120.0
+SPAWN_SECONDS = 10.0
 LOOK_EACH = 0.05
 
 
@@ -99,26 +100,50 @@ def stop(session: Session, command: Parsed) -> None:
 
 def _stop_one(session: Session, group: Registration) -> bool:
     who = f"{group.kind} {group.name}"
-    _hold(session, group)
-    now = status_of(session.home, group)
-    if not now.status.is_alive:
-        session.say(f"{who} is already {'stopped' if now.status is Status.STOPPED else now.status}.")
-        return False
-    session.say("", f"Sending STOP request to {who} ...")
-    if now.status is Status.STARTING and now.pid and now.is_process:
-        os.kill(now.pid, signal.SIGTERM)  # it listens to no socket yet, and stops as soon as it is up
-    else:
+    end = time.monotonic() + SPAWN_SECONDS
+    announced = False
+    while True:
+        now = _once_up(session, group, _hold(session, group), end)
+        if not now.status.is_alive:
+            session.say(f"{who} is already {'stopped' if now.status is Status.STOPPED else now.status}.")
+            return False
+        if not announced:
+            session.say("", f"Sending STOP request to {who} ...")
+            announced = True
+        if _is_told(session, group, now, last=time.monotonic() > end):
+            session.say("Request processed.")
+            return True
+        time.sleep(LOOK_EACH)
+
+
+def _is_told(session: Session, group: Registration, now: GroupStatus, *, last: bool) -> bool:
+    """Have it stop. False: its socket is a dead process's, or not there yet; the last try is by signal."""
+    try:
         checked(ask(session.home, group.name, "STOP", timeout=10))
-    session.say("Request processed.")
+    except AwayError:
+        if not last:
+            return False
+        if not (now.pid and now.is_process):
+            raise
+        os.kill(now.pid, signal.SIGTERM)
     return True
 
 
-def _hold(session: Session, group: Registration) -> None:
-    """Tell the Manager that the operator wants it down, so that no restart is made. Without one: nothing."""
+def _hold(session: Session, group: Registration) -> dict[str, Any]:
+    """Tell the Manager that the operator wants it down, so that no restart is made. What it knows of its child."""
     try:
-        ask(session.home, MANAGER, "HOLD", timeout=2, name=group.name)
+        return ask(session.home, MANAGER, "HOLD", timeout=2, name=group.name)
     except AwayError:
-        return
+        return {}
+
+
+def _once_up(session: Session, group: Registration, child: dict[str, Any], end: float) -> GroupStatus:
+    """The status to go by: a restart made a moment ago may not hold the group's lock yet, and is waited for."""
+    now = status_of(session.home, group)
+    while not now.status.is_alive and child.get("alive") and time.monotonic() < end:
+        time.sleep(LOOK_EACH)
+        now, child = status_of(session.home, group), _hold(session, group)
+    return now
 
 
 def _await_stop(session: Session, group: Registration, end: float) -> bool:

@@ -61,6 +61,8 @@ _HOME = (
          "Print a group's report; a digit behind the name asks for an aged one.",
          "VIEW REPORT ext1 ; VIEW REPORT ext10",
          notes="`VIEW REPORT ext10` is the report of EXT1 before the present one, unless a group EXT10 exists."),
+    _row(HOME, "VIEW DISCARD", "files:view_discard", Kind.NAME,
+         "Print a Replicat's discard file: the changes that its target refused.", "VIEW DISCARD rep1"),
     _row(HOME, "VIEW GGSEVT", "files:view_ggsevt", None,
          "Print the home's event log, ggserr.log.", "VIEW GGSEVT"),
 )  # fmt: skip

@@ -8,13 +8,19 @@ import shutil
 import sys
 import tempfile
 
+from replicat.discard import Discards
+from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams, exact_table
+from replicat.refusals import DISCARD
 from replicat.target import Target
-from trails.errors import OperatorError
+from trails.checkpoint import load
+from trails.errors import DamageError, OperatorError, VersionError
 from trails.position import TrailName
 from trails.runtime.process import Context, Process, main
+from trails.runtime.registration import Registration
 
 MESSAGE = "TG-02243"
+DISCARDED = "TG-01154"
 MEMORY_NEEDED = 512 << 20
 LONGEST_FOLDER = 60
 
@@ -30,14 +36,18 @@ def build(context: Context) -> Process:
     trail = TrailName.parse(registration.trail, context.home.root)
     target = _target(context, params)
     target.connect()  # a wrong password should not cost the seconds that Spark takes to start
+    folders = scratch_folders(context.home.root, context.home.folder("dirtmp"), context.group)
+    for folder in folders:  # of a predecessor that was killed: in /dev/shm it would hold memory for ever
+        shutil.rmtree(folder, ignore_errors=True)
     settings = SparkSettings(
         name=f"trailgate {context.group}",
-        scratch=scratch_folder(context.home.root, context.home.folder("dirtmp"), context.group),
+        scratch=scratch_folder(folders),
         log=os.path.join(context.home.folder("dirrpt"), f"{context.group}.spark.log"),
         master=params.spark_master,
         megabytes=params.spark_megabytes,
         options=params.spark_options,
     )
+    discards = _discards(context, params)
     engine = SparkEngine(settings)
     try:
         return Replicat(
@@ -50,6 +60,8 @@ def build(context: Context) -> Process:
             engine=engine,
             spill=settings.scratch if settings.local else "",
             note=lambda text: context.log.info(MESSAGE, text),
+            seen=_seen(context, registration),
+            discards=discards,
         )
     except BaseException:
         target.close()
@@ -57,17 +69,53 @@ def build(context: Context) -> Process:
         raise
 
 
-def scratch_folder(root: str, dirtmp: str, group: str) -> str:
-    """Spark's own private folder: in memory where the machine offers enough of it, else in the home.
+def scratch_folders(root: str, dirtmp: str, group: str) -> tuple[str, str]:
+    """Where Spark's own private folder may be: in memory, or else in the home.
 
     Spark puts unix sockets there, whose paths are short by nature.
     """
     home = hashlib.blake2b(root.encode(), digest_size=8).hexdigest()
     private = f"trailgate-{os.geteuid()}-{home}-{group}"
-    if os.access("/dev/shm", os.W_OK | os.X_OK) and shutil.disk_usage("/dev/shm").free >= MEMORY_NEEDED:
-        return f"/dev/shm/{private}"
     folder = os.path.join(dirtmp, f"spark-{group}")
-    return folder if len(folder) <= LONGEST_FOLDER else os.path.join(tempfile.gettempdir(), private)
+    on_disk = folder if len(folder) <= LONGEST_FOLDER else os.path.join(tempfile.gettempdir(), private)
+    return f"/dev/shm/{private}", on_disk
+
+
+def scratch_folder(folders: tuple[str, str]) -> str:
+    """In memory where the machine offers enough of it."""
+    in_memory, on_disk = folders
+    enough = os.access("/dev/shm", os.W_OK | os.X_OK) and shutil.disk_usage("/dev/shm").free >= MEMORY_NEEDED
+    return in_memory if enough else on_disk
+
+
+def _seen(context: Context, registration: Registration) -> int | None:
+    """The ALTER number that the group's checkpoint row bore at the last save; None if no save tells of a row."""
+    try:
+        saves = load(context.fs, context.home.checkpoint(context.group, "REPLICAT"))
+    except (DamageError, VersionError):
+        return None  # it costs this one check, nothing else
+    known = [save.extra for save in saves if save.extra.get("group_key") == registration.group_key]
+    return int(known[0].get("alter_no", 0)) if known and known[0].get("trail_id") else None
+
+
+def _discards(context: Context, params: ReplicatParams) -> Discards:
+    """What REPERROR says; the discard file is only there for who discards."""
+    file = None
+    if any(rule.action == DISCARD for rule in params.error_rules):
+        file = DiscardFile(
+            context.fs,
+            params.discard_path(context.home),
+            params.discard_file.megabytes,
+            purge=params.discard_file.purge,
+            title=f"Trailgate Delivery discard file, begun by group {context.group}",
+        )
+    return Discards(
+        context.group,
+        params.error_rules,
+        file,
+        clock=context.clock,
+        warn=lambda text: context.log.warning(DISCARDED, text),
+    )
 
 
 def _target(context: Context, params: ReplicatParams) -> Target:

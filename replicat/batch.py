@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replicat.decode import Place, Plans, Task
+from trails.format import Indicator
 from trails.plan import Planner, Unit
 from trails.position import Position, TrailName
 from trails.reader import Block
@@ -51,22 +52,20 @@ class Batcher:
 
     def next(self) -> Batch | None:
         """The next batch, or None if no change waits; `position` then also passes what carried no change."""
-        units: list[Unit] = []
+        carrying: list[Unit] = []
         rows = size = 0
         while (unit := self._take()) is not None:
             rows += unit.changes
             size += unit.raw_bytes
-            if any(u.blocks for u in units) and (rows > self._max_rows or size > self._max_bytes):
+            if carrying and (rows > self._max_rows or size > self._max_bytes):
                 self._held = unit
                 break
-            units.append(unit)
+            self.position = unit.end
+            if unit.blocks:
+                carrying.append(unit)
             if rows > self._max_rows or size > self._max_bytes:
                 break
-        if not units:
-            return None
-        self.position = units[-1].end
-        carrying = [unit for unit in units if unit.blocks]
-        return self._batch(carrying, units[-1].end) if carrying else None
+        return self._batch(carrying, self.position) if carrying and self.position else None
 
     def _take(self) -> Unit | None:
         unit, self._held = self._held, None
@@ -104,6 +103,17 @@ def _cut(blocks: Iterable[Block], max_rows: int, max_bytes: int) -> Iterable[lis
         chunk.append(block)
     if chunk:
         yield chunk
+
+
+def begun_before(batch: Batch, place: Place) -> tuple[str, int]:
+    """Of the transaction that the block at `place` goes on with: its CSN, and how many changes stand before there."""
+    blocks = [block for job in batch.jobs for part in job.tasks for block in part]
+    at = next(i for i, block in enumerate(blocks) if (block.start.seqno, block.start.rba) == place[:2])
+    done = 0
+    for block in blocks[:at]:
+        begins = block.header.indicator in (Indicator.WHOLE, Indicator.BEGIN)
+        done = block.header.changes + (0 if begins else done)
+    return next(block.header.csn for block in blocks[at:] if block.header.indicator == Indicator.END), done
 
 
 def tasks_of(job: Job, trail: TrailName, trail_id: bytes, plans: Plans, spill: str) -> list[Task]:

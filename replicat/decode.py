@@ -19,11 +19,11 @@ from replicat.compact import Net
 from replicat.copytext import render
 from replicat.target import Bag, Blob, Change, Fill, Layout, Rows, Step, Truncate, Work
 from trails.codec import decode_data
-from trails.errors import DamageError, GateError, MismatchError, OperatorError
+from trails.errors import AwayError, DamageError, GateError, MismatchError, OperatorError
 from trails.format import check_payload
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
-from trails.record import MISSING, TRUNCATE_CASCADE, TRUNCATE_RESTART_IDENTITY, Image, Op
+from trails.record import MISSING, TRUNCATE_RESTART_IDENTITY, Image, Op
 from trails.segment import Segment, open_segment
 
 # Results from this size on go through a file.
@@ -45,6 +45,7 @@ class TablePlan:
     pick: tuple[int, ...] | None = None
     integer_key: bool = False
     error: str = ""
+    columns: tuple[str, ...] = ()  # names of all columns of an image, where `pick` leaves some out
 
     @property
     def shape(self) -> tuple[Layout, tuple[int, ...], tuple[int, ...] | None]:
@@ -86,7 +87,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one change stands, for messages."""
+    """Where one change stands and what it is, for messages and the discard file.
+
+    `csn` is empty, and `index` counts from the task's start, where the transaction began before the task.
+    """
 
     position: Position
     csn: str
@@ -94,6 +98,10 @@ class Spot:
     table: str
     op: str
     key: str
+    target: str = "?"
+    columns: tuple[str, ...] = ()
+    before: Image | None = None
+    after: Image | None = None
 
 
 def run(task: Task, fs: Fs | None = None) -> Part:
@@ -126,6 +134,8 @@ def run_partition(tasks: Iterable[Task]) -> Iterator[Part | GateError]:
             results.append(spill_part(part, task.spill) if task.spill else part)
         except GateError as error:
             results.append(error)
+        except OSError as error:  # no space for a spilled result, most likely; reading says its own errors
+            results.append(AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}"))
     return iter(results)
 
 
@@ -312,6 +322,8 @@ class Builder:
 
     def _add(self, plans: list[TablePlan | None], records: list[Any]) -> None:
         used = range(len(plans)) if len(records) > 1 else _tables_of(records)
+        for t in used:
+            self._worker(plans[t])  # may close what is open: only after the last one is none of them stale
         workers: list[_Worker] = [self._worker(plans[t]) if t in used else _SKIP for t in range(len(plans))]
         inserts, updates, deletes = ([0] * len(plans) for _ in range(3))
         for record in records:
@@ -366,8 +378,18 @@ class Builder:
             self._count(plan, (0, 0, 0, 1))
         if wanted:
             tables = dict.fromkeys((plan.layout.schema, plan.layout.name) for plan in wanted)
-            cascade, restart = bool(flags & TRUNCATE_CASCADE), bool(flags & TRUNCATE_RESTART_IDENTITY)
-            self._steps.append(Truncate(tuple(tables), cascade, restart))
+            self._check_shared({plan.target: plan.source for plan in wanted}, {plan.source for plan in wanted})
+            self._steps.append(Truncate(tuple(tables), bool(flags & TRUNCATE_RESTART_IDENTITY)))
+
+    def _check_shared(self, emptied: dict[str, str], sources: set[str]) -> None:
+        """Refuse to empty a target table that also holds the rows of a source table that was not truncated."""
+        for plan in self._plans.values():
+            if plan and not plan.error and plan.target in emptied and plan.source not in sources:
+                raise OperatorError(
+                    f"TRUNCATE of {emptied[plan.target]}: it would empty {plan.target}, which also takes the rows of "
+                    f"{plan.source}",
+                    hint="Delete the rows in the target by hand, and ALTER REPLICAT past it (logdump shows where)",
+                )
 
     def _close(self) -> None:
         rows: list[Rows] = []
@@ -442,11 +464,24 @@ def _tables_of(records: list[Any]) -> list[int]:
 
 def _spot(task: Task, position: Position, csn: str, index: int, tables: list[bytes], record: list[Any]) -> Spot:
     op = Op(record[0])
-    first = record[1][0] if op == Op.TRUNCATE else record[1]
-    plan = task.plans.get(tables[first])
-    image = () if op == Op.TRUNCATE else record[2]
-    key = tuple(image[i] for i in plan.key) if plan else ()
-    return Spot(position, csn, index, plan.source if plan else "?", op.name.lower(), ", ".join(map(str, key or image)))
+    named = record[1] if op == Op.TRUNCATE else [record[1]]
+    plans = [plan for t in named if (plan := task.plans.get(tables[t])) is not None]
+    source = ", ".join(plan.source for plan in plans) or "?"
+    target = ", ".join(plan.target for plan in plans) or "?"
+    if op == Op.TRUNCATE:
+        return Spot(position, csn, index, source, "truncate", "", target)
+    image = record[2]
+    key = tuple(image[i] for plan in plans for i in plan.key)
+    before, after = _images(op, record)
+    columns = plans[0].columns or plans[0].layout.columns if plans else ()
+    shown = ", ".join(map(str, key or image))
+    return Spot(position, csn, index, source, op.name.lower(), shown, target, columns, before, after)
+
+
+def _images(op: Op, record: list[Any]) -> tuple[Image | None, Image | None]:
+    if op == Op.UPDATE:
+        return record[3], record[2]
+    return (record[2], None) if op == Op.DELETE else (None, record[2])
 
 
 def discard(part: Part) -> None:

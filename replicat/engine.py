@@ -19,6 +19,8 @@ from replicat.decode import Part, Task, run_partition
 from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
 from trails.errors import EXIT_AWAY, GateError, OperatorError
 
+# Each job's result comes through a socket file that the JVM would remember for ever.
+FORGET_JOBS = 1000
 JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 _LOG4J = """\
 rootLogger.level = warn
@@ -78,6 +80,7 @@ class SparkEngine:
         except FileExistsError:
             raise OperatorError(f"{settings.scratch} is there and not ours to remove", hint="Remove it") from None
         self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
+        self._jobs = 0
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         try:
             self._context = self._start()
@@ -107,13 +110,22 @@ class SparkEngine:
         try:
             results = self._context.parallelize(list(tasks), max(1, len(tasks))).mapPartitions(run_partition).collect()
         except (Py4JError, OSError, EOFError) as error:
-            raise SparkLostError(
-                f"the Spark job failed: {_first_line(error)}", hint=f"See {self._settings.log}"
-            ) from error
+            raise SparkLostError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
+        self._jobs += 1
+        if self._jobs % FORGET_JOBS == 0:
+            self._forget_sockets()
         for result in results:
             if isinstance(result, GateError):
                 raise result
         return list(results)
+
+    def _forget_sockets(self) -> None:
+        """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""
+        with contextlib.suppress(Exception):  # another Java may not let us: then it grows by some 200 bytes a job
+            java = self._gateway.jvm.java
+            hook = java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
+            hook.setAccessible(True)
+            hook.get(None).clear()
 
     def _start(self) -> Any:
         # What Spark's Python workers need to find this very program: they are started by the JVM.
@@ -186,6 +198,17 @@ def _need_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not shutil.which(os.path.join(home, "bin", "java") if home else "java"):
         raise OperatorError(f"no Java found{f' in JAVA_HOME {home}' if home else ''}: Spark needs it", hint=JAVA_HINT)
+
+
+def _cause(error: BaseException) -> str:
+    """What a worker died of, out of the pages that Spark writes about it: the last line of Python's own traceback."""
+    text = str(error)
+    if "Traceback (most recent call last)" in text:
+        traceback = text.rpartition("Traceback (most recent call last)")[2].splitlines()[1:]
+        for line in traceback:
+            if line.strip() and not line.startswith((" ", "\t")):
+                return line.strip()
+    return _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

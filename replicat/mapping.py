@@ -56,6 +56,7 @@ def plan_table(rule: MapRule, source: TableDef, target: TargetTable) -> TablePla
         layout=_layout(target, written, tuple(source.columns[i].name for i in source.key)),
         key=source.key,
         pick=None if len(pick) == len(source.columns) else pick,
+        columns=() if len(pick) == len(source.columns) else tuple(column.name for column in source.columns),
         integer_key=len(source.key) == 1 and columns[source.columns[source.key[0]].name].type in _INTEGERS,
     )
 
@@ -74,5 +75,7 @@ def _layout(target: TargetTable, written: tuple[str, ...], key: tuple[str, ...])
         arbiter=frozenset(key) in target.unique and not fixed,
         extras=tuple(c.name for c in extras),
         extra_types=tuple(c.type for c in extras),
+        fixed=tuple(c.name for c in extras if c.always),
+        key_equal=tuple(columns[name].equal for name in key),
         rank=target.rank,
     )

@@ -5,10 +5,13 @@ Rule: imports neither Spark nor a database driver, so that ggsci can check a fil
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from replicat.refusals import DiscardSetting, ErrorRule, discard_setting, error_rule
 from trails.runtime import params
+from trails.runtime.home import Home
 from trails.runtime.params import COMMON, Keyword, Pattern, Statement
 
 DEFAULT_BATCH_ROWS = 100_000
@@ -46,6 +49,8 @@ class ReplicatParams:
     spark_options: tuple[tuple[str, str], ...] = ()
     checkpoint_seconds: int = 10
     report_seconds: int = 0
+    error_rules: tuple[ErrorRule, ...] = ()
+    discard_file: DiscardSetting = field(default_factory=DiscardSetting)
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> ReplicatParams:
@@ -67,7 +72,14 @@ class ReplicatParams:
             spark_options=tuple(found.all("SPARKOPTIONS")),
             checkpoint_seconds=found.one("CHECKPOINTSECS", 10),
             report_seconds=found.one("REPORTCOUNT", 0),
+            error_rules=tuple(found.all("REPERROR")),
+            discard_file=found.one("DISCARDFILE", DiscardSetting()),
         )
+
+    def discard_path(self, home: Home) -> str:
+        """Where the discard file is in this home."""
+        named = self.discard_file.path
+        return os.path.join(home.root, named) if named else home.discard(self.group)
 
 
 def exact_table(text: str) -> tuple[str, str]:
@@ -189,6 +201,25 @@ KEYWORDS = COMMON | params.table(
         "session_replication_role.",
         "ALLOWTARGETTRIGGERS",
         params.nothing,
+    ),
+    Keyword(
+        "REPERROR",
+        "(DEFAULT | SQLSTATE, ABEND | DISCARD)",
+        "What becomes of a change that the target refuses even by itself: ABEND the group with nothing committed, or "
+        "write the change to the discard file and apply everything else. The first REPERROR with exactly this SQLSTATE "
+        "counts, else the first with DEFAULT, else ABEND. 02000 stands for a row that is not there.",
+        "REPERROR (23514, DISCARD)",
+        error_rule,
+        repeatable=True,
+    ),
+    Keyword(
+        "DISCARDFILE",
+        "file [, APPEND | PURGE] [, MEGABYTES n]",
+        "Where REPERROR's DISCARD writes: a file *.dsc in ./dirdsc or ./dirrpt; ./dirdsc/<GROUP>.dsc, APPEND, "
+        "MEGABYTES 50 if not given. PURGE: START begins a new file; the ten before are kept as <GROUP>.0.dsc (the "
+        "youngest) to <GROUP>.9.dsc. A file that would grow beyond MEGABYTES (1 to 2047) ends the process.",
+        "DISCARDFILE ./dirdsc/REP1.dsc, APPEND, MEGABYTES 50",
+        discard_setting,
     ),
     Keyword(
         "RECONNECTSECS",

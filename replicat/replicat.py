@@ -16,6 +16,7 @@ from typing import Any
 
 from replicat import startup
 from replicat.decode import TablePlan
+from replicat.discard import Discards
 from replicat.engine import Engine
 from replicat.ladder import apply_task
 from replicat.mapping import find_rule, missing_table, plan_table
@@ -58,8 +59,13 @@ class Replicat(Process):
         engine: Engine,
         spill: str = "",
         note: Note,
+        seen: int | None = None,
+        discards: Discards | None = None,
     ) -> None:
-        """Connect, find the place, check what is mapped; any error here is told at START."""
+        """Connect, find the place, check what is mapped; any error here is told at START.
+
+        `seen`: the ALTER number that the group's row bore when it was last seen; None if it never was.
+        """
         self._params = params
         self._registration = registration
         self._trail = trail
@@ -69,6 +75,8 @@ class Replicat(Process):
         self._engine = engine
         self._spill = spill
         self._note = note
+        self._seen = seen
+        self._discards = discards or Discards()
         self._pipeline: Pipeline | None = None
         self._open = False  # a batch's transaction is open
         self._row = Row(Position(0, 0))
@@ -76,13 +84,13 @@ class Replicat(Process):
         self._pending_counts: list[dict[tuple[str, str], list[int]]] = []
         self._startup: Place | None = None
         self._lag_us: int | None = None
+        self._lag_at = 0.0  # when that was true
         self._away = False
         self._failing_since: float | None = None  # since when nothing was committed, for RECONNECTSECS
         self._try_at = 0.0
         self._pause = FIRST_PAUSE
         self._plans: dict[bytes, TablePlan | None] = {}
         self._planned = 0
-        self._tables: dict[tuple[str, str], TargetTable | None] = {}
         self._watch: Watch | None = None
         self.stats = Stats(clock.now_us())
         self._attach()
@@ -115,6 +123,8 @@ class Replicat(Process):
             pipeline.fill()  # the next job decodes while this one is applied
             self._apply(running)
             pipeline.drop()
+        if pipeline.at_end:
+            self._lag_is(0)
         return pipeline.busy or running is not None
 
     def flush(self) -> Checkpoint:
@@ -135,6 +145,7 @@ class Replicat(Process):
             self._pipeline.close()
             self._pipeline = None
         self._engine.close()
+        self._discards.close()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -151,7 +162,7 @@ class Replicat(Process):
         """See Process."""
         if self._away:
             return max(0.01, min(1.0, self._try_at - self._clock.monotonic()))
-        return 1.0
+        return (self._pipeline.gathers_for if self._pipeline else 0.0) or 1.0
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- none of ours takes any
         """See Process."""
@@ -176,18 +187,21 @@ class Replicat(Process):
         if running.first:
             self._target.begin(self._row, self._moved(running))
             self._open = True
+        refused = self._discards.handler(batch)
         for task, part in zip(running.tasks, parts, strict=True):
-            apply_task(self._target, task, part, self._note, self._fs)
+            apply_task(self._target, task, part, self._note, self._fs, refused)
             self._pending_counts.append(part.counts)
             self._xid = part.xid or self._xid
         if not running.last:
             return
+        self._discards.sync()  # before the commit that skips their changes (I8)
         self._target.commit()
         self._open = False
         self._row = self._moved(running)
-        self._lag_us = self._clock.now_us() - batch.time_us
+        self._lag_is(self._clock.now_us() - batch.time_us)
         self._works()
         self._count()
+        self._discards.committed(self.stats, batch.end)
 
     def _moved(self, running: Running) -> Row:
         batch = running.batch
@@ -229,18 +243,20 @@ class Replicat(Process):
     def _attach(self) -> None:
         """Connect, and make a pipeline from the row."""
         self._target.connect()
-        self._row = startup.find_row(self._target, self._registration, self._fs, self._trail, self._note)
-        fresh = self._row.position == Position(0, 0) and not self._row.trail_id
+        self._row = startup.find_row(
+            self._target, self._registration, self._fs, self._trail, self._note, seen=self._seen
+        )
+        self._seen = self._row.alter_no
+        self._discards.attach(self._row.position)
         self._open = False
         self._xid = self._row.xid
         self._pending_counts.clear()
         self._plans = {}
         self._planned = 0
-        self._tables = {}
         self._pipeline = Pipeline(
             self._fs,
             self._trail,
-            None if fresh else self._row.position,
+            self._begin,
             self._row.trail_id,
             (self._params.batch_rows, self._params.batch_bytes),
             self._engine,
@@ -248,6 +264,12 @@ class Replicat(Process):
             self._spill,
         )
         self._startup = self._startup or self._place(self._row.position)
+
+    @property
+    def _begin(self) -> Position | None:
+        """Where reading begins; None stands for the first file there is."""
+        fresh = self._row.position == Position(0, 0) and not self._row.trail_id
+        return None if fresh else self._row.position
 
     def _reattach(self) -> bool:
         """After a loss: connect again when it is time. False: not yet."""
@@ -309,10 +331,9 @@ class Replicat(Process):
             return startup.failing_plan(definition, str(error))
 
     def _target_table(self, rule: MapRule, source: str, schema: str, name: str) -> TargetTable:
+        # Looked at for every new definition: whoever changed the source may have changed the target shortly before.
         place = rule.target.fill(schema, name)
-        if place not in self._tables:
-            self._tables[place] = self._target.table(*place)
-        table = self._tables[place]
+        table = self._target.table(*place)
         if table is None:
             raise missing_table(rule, source, place)
         if table.fires and not self._params.allow_triggers:
@@ -325,8 +346,7 @@ class Replicat(Process):
             exact = rule.source.exact
             if exact is not None and find_rule([rule], self._params.excludes, *exact) is not None:
                 self._target_table(rule, ".".join(exact), *exact)
-        position = None if not self._row.trail_id else self._row.position
-        for definition in startup.definitions_at(self._fs, self._trail, position, self._row.trail_id):
+        for definition in startup.definitions_at(self._fs, self._trail, self._begin, self._row.trail_id):
             plan = self._plan(definition)
             if plan is not None and plan.error:
                 raise OperatorError(plan.error)
@@ -337,8 +357,14 @@ class Replicat(Process):
     def _at_eof(self) -> bool:
         return self._pipeline is not None and self._pipeline.at_end
 
+    def _lag_is(self, us: int) -> None:
+        self._lag_us, self._lag_at = max(0, us), self._clock.monotonic()
+
     def _lag(self) -> int | None:
-        return 0 if self._at_eof else self._lag_us
+        """That of the last commit, or none at the trail's end, and all the time since: it grows while nothing moves."""
+        if self._at_eof:
+            return 0
+        return None if self._lag_us is None else self._lag_us + int((self._clock.monotonic() - self._lag_at) * 1e6)
 
     def _status(self) -> dict[str, Any]:
         if self._away:

@@ -3,6 +3,7 @@
 row    order in the registration                          then
 none   none                                               begin at the trail's first file
 none   yes                                                begin where it says
+gone   none, or one that the row bore already             refuse: applying the trail again could double what is there
 there  none, or its number is already in the row          go on at the row (CW-18)
 there  a higher number, or the group was added again      move the row there, once: the row then bears it (CW-19)
 """
@@ -25,10 +26,27 @@ from trails.record import TableDef
 from trails.runtime.registration import Registration
 
 
-def find_row(target: Target, reg: Registration, fs: Fs, trail: TrailName, note: Callable[[str], None]) -> Row:
-    """The group's row, made or moved as the registration says."""
+def find_row(
+    target: Target,
+    reg: Registration,
+    fs: Fs,
+    trail: TrailName,
+    note: Callable[[str], None],
+    *,
+    seen: int | None = None,
+) -> Row:
+    """The group's row, made or moved as the registration says.
+
+    `seen`: a row was there before, and bore this ALTER's number.
+    """
     row = target.load_row()
     if row is None:
+        if seen is not None and reg.alter_no <= seen:
+            raise OperatorError(
+                f"the checkpoint table has no row of group {reg.name}, which had one: the target was restored, "
+                "or somebody deleted the row",
+                hint=f"Find out how far the target's tables are, then ALTER REPLICAT {reg.name}, EXTSEQNO n, EXTRBA n",
+            )
         begin = ordered_position(reg.alter, fs, trail) if reg.alter else Position(0, 0)
         row = Row(begin, alter_no=reg.alter_no, added_us=reg.added_us, flushed=begin)
         target.add_row(row)

@@ -4,7 +4,7 @@ Strategy: a target does no thinking of its own. It gets ready-made steps (net ef
 table, truncates) in the order they must be applied, and applies each call to apply() whole or not at all. What is
 refused raises RefusedError and leaves the transaction usable: replicat/ladder.py decides what to try next.
 
-States of one target: closed -> (connect) -> idle -> (begin) -> open -> (commit | rollback) -> idle. AwayError, from any
+States of one target: closed -> (connect) -> idle -> (begin) -> open -> (commit) -> idle. AwayError, from any
 call, means closed: what was open is lost or landed, and only the row read after the next connect() tells which.
 """
 
@@ -21,9 +21,14 @@ from trails.record import Image, Value
 class RefusedError(GateError):
     """The target refused rows (a constraint, a value); the transaction is as it was before the call."""
 
-    def __init__(self, table: str, message: str) -> None:
+    def __init__(self, table: str, message: str, sqlstate: str = "") -> None:
         super().__init__(f"{table}: {message}")
         self.table = table
+        self.sqlstate = sqlstate
+
+
+NO_ROW = "02000"
+"""SQLSTATE of our own refusal of a change whose row is not there; the standard's "no data"."""
 
 
 class PlaceLostError(GateError):
@@ -46,12 +51,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """A column as the target's catalog has it; `always` is GENERATED ALWAYS AS IDENTITY, `generated` a computed one."""
+    """A column as the target's catalog has it; `always` is GENERATED ALWAYS AS IDENTITY, `generated` a computed one.
+
+    `equal`: the operator that its type's indexes take for equality.
+    """
 
     name: str
     type: str
     generated: bool = False
     always: bool = False
+    equal: str = "="
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,9 @@ class Layout:
     """Where rows go: the target's columns that are written, in image order.
 
     `key`: names of the key columns, empty for a table without one; `arbiter`: a unique index covers exactly the key;
-    `extras`: target columns that the source lacks, whose values a moved row takes with it; `rank`: parents are lower.
+    `extras`: target columns that the source lacks, whose values a moved row takes with it; `fixed`: those of them
+    that can be inserted but never updated (GENERATED ALWAYS AS IDENTITY); `key_equal`: the operator
+    for each key column, `=` where none is given; `rank`: parents are lower.
     """
 
     schema: str
@@ -87,6 +98,8 @@ class Layout:
     arbiter: bool = True
     extras: tuple[str, ...] = ()
     extra_types: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    key_equal: tuple[str, ...] = ()
     rank: int = 0
 
     @property
@@ -156,10 +169,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Empty these (schema, name) tables in one statement."""
+    """Empty these (schema, name) tables in one statement, and no other: the source names all that a cascade emptied."""
 
     tables: tuple[tuple[str, str], ...]
-    cascade: bool = False
     restart: bool = False
 
 
@@ -189,9 +201,6 @@ class Target(Protocol):
 
     def commit(self) -> None:
         """Commit; visible at once, durable by the next flush at the latest."""
-
-    def rollback(self) -> None:
-        """Give up the open transaction, if there is one."""
 
     def flush(self, old: Row, new: Row) -> None:
         """Move the row, and make this and every commit before it durable; PlaceLostError."""

@@ -6,7 +6,7 @@ nothing is changed (ADD TRANDATA and REGISTER EXTRACT do that, extract/admin.py)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from extract.sources.pgdriver import Session
@@ -18,6 +18,8 @@ OLDEST_VERSION = 130000
 ANEW = "Synchronise the tables anew, then DELETE the group and its trail, REGISTER EXTRACT and ADD it again"
 
 Captures = Callable[[str, str], bool]
+Fault = tuple[str, str]
+"""What is wrong, and the statement that mends it."""
 
 _TABLES = """
 WITH published AS MATERIALIZED (
@@ -32,6 +34,12 @@ false), c.oid IN (SELECT oid FROM published) OR (c.relispartition AND EXISTS ( S
 a (oid) JOIN published USING (oid))) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN
 unique_index i ON i.oid = c.oid WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' AND
 n.nspname <> 'information_schema' ORDER BY 1, 2
+"""
+
+_TOASTED = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
+AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2
 """
 
 
@@ -56,18 +64,23 @@ class Slot:
 
 def identity(session: Session) -> Identity:
     """Ask the server who it is."""
+    # The last checkpoint may be minutes older than a promotion: a primary's timeline is that of the log it writes.
     system, timeline, database = session.one(
         "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
-        "(SELECT timeline_id FROM pg_control_checkpoint())::text, current_database()::text"
+        "(CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint()) "
+        "ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END)::text, "
+        "current_database()::text"
     )
     return Identity(system or "", database or "", int(timeline or 0), int(session.setting("wal_segment_size") or 0))
 
 
-def prerequisites(session: Session, slot: str, publication: str, captures: Captures) -> None:
+def prerequisites(session: Session, slot: str, publication: str) -> None:
     """Raise OperatorError with everything that keeps this server from being captured."""
-    faults = [*_server(session), *_slot(session, slot), *_publication(session, publication)]
-    if not faults:
-        faults = _tables(session, publication, captures)
+    refuse([*_server(session), *_slot(session, slot), *_publication(session, publication)])
+
+
+def refuse(faults: Sequence[Fault]) -> None:
+    """Raise OperatorError with all of them, if there are any."""
     if len(faults) == 1:
         raise OperatorError(faults[0][0], hint=faults[0][1])
     if faults:
@@ -110,7 +123,10 @@ def _lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-Fault = tuple[str, str]
+def risky(session: Session, captures: Captures) -> list[str]:
+    """Captured tables of which an update may come without a value that stands out of line (TOAST)."""
+    found = session.query(_TOASTED)
+    return [f"{schema}.{name}" for schema, name in found if captures(schema or "", name or "")]
 
 
 def _server(session: Session) -> list[Fault]:
@@ -188,7 +204,7 @@ def _publication(session: Session, publication: str) -> list[Fault]:
     return []
 
 
-def _tables(session: Session, publication: str, captures: Captures) -> list[Fault]:
+def tables(session: Session, publication: str, captures: Captures) -> list[Fault]:
     """Captured tables that the server would keep silent about, or whose updates it would refuse."""
     faults: list[Fault] = []
     for schema, name, replident, persistence, has_key, has_index, published in session.query(_TABLES, publication):

@@ -30,7 +30,11 @@ SETTINGS: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=1 -c bytea_output=hex "
     "-c lc_monetary=C -c xmloption=content"
 )
-CONNECT_SECONDS: Final = 10
+ALIVE: Final = {
+    b"connect_timeout": 10, b"keepalives_idle": 30, b"keepalives_interval": 10, b"keepalives_count": 3,
+    b"tcp_user_timeout": 60_000,
+}  # fmt: skip
+"""What finds out within a minute that the other host is gone without a word, where the URL says nothing else."""
 CLOSE_SECONDS: Final = 1.0
 
 _AWAY_STATES = ("57P01", "57P02", "57P03", "53300", "55006")
@@ -62,7 +66,8 @@ def connect(url: str, application: str, *, replication: bool = False) -> PGconn:
     given[b"options"] = (given.get(b"options", b"") + b" " + SETTINGS.encode()).strip()
     given[b"client_encoding"] = b"UTF8"
     given.setdefault(b"application_name", application.encode())
-    given.setdefault(b"connect_timeout", str(CONNECT_SECONDS).encode())
+    for option, value in ALIVE.items():
+        given.setdefault(option, str(value).encode())
     if replication:
         given[b"replication"] = b"database"
     text = b" ".join(k + b"='" + v.replace(b"\\", rb"\\").replace(b"'", rb"\'") + b"'" for k, v in given.items())

@@ -251,7 +251,7 @@ class Decoder:
             if after[i]:
                 after[i] = fix(after[i])
         if holes:
-            _fill(after, before, table.definition)
+            _fill(after, before, table.definition, self._final)
         if before is not None and table.key and all(before[i] == after[i] for i in table.key):
             before = None
         self._append((_UPDATE, table.number, after, before))
@@ -400,7 +400,7 @@ def _image(data: bytes, at: int, width: int) -> tuple[Image, int, int]:
     return values, at, holes
 
 
-def _fill(after: Image, before: Image | None, table: TableDef) -> None:
+def _fill(after: Image, before: Image | None, table: TableDef, commit: int) -> None:
     """Give unchanged out-of-line values, which the server leaves out, from the old row.
 
     Without one they would be lost.
@@ -409,9 +409,11 @@ def _fill(after: Image, before: Image | None, table: TableDef) -> None:
         if value is not MISSING:
             continue
         if before is None or before[i] is MISSING:
+            key = ", ".join(str(after[k], "utf-8", "replace") for k in table.key if isinstance(after[k], bytes))
             raise OperatorError(
-                f"table {table.full_name}: an update left column {table.columns[i].name} as it was, and the server "
-                "does not send such a value when it is stored out of line (TOAST), unless the replica identity is full",
+                f"table {table.full_name}, row ({key}), CSN {lsn_text(commit)}: an update left column "
+                f"{table.columns[i].name} as it was, and the server does not send such a value when it is stored "
+                "out of line (TOAST), unless the replica identity is full",
                 hint=f"ALTER TABLE {quoted(table.schema)}.{quoted(table.name)} REPLICA IDENTITY FULL (ADD TRANDATA "
                 "does it). It counts for later changes: bring this row across by hand, and ALTER EXTRACT past it",
             )

@@ -45,6 +45,10 @@ MOVING: Final = ("timeline", "publication")
 Say = Callable[[str], None]
 
 
+class PromotedError(AwayError):
+    """The server writes another timeline now, which the trail's next file must say: the process begins anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
     """What the source needs to know.
@@ -97,6 +101,19 @@ class PostgresSource:
         """Connect, check all prerequisites, compare with the registration and with `known`."""
         if known is not None:
             self._known = dict(known)
+        session = self._identify()
+        faults = pgcheck.tables(session, self._settings.publication, self._captures)
+        pgcheck.refuse(faults)
+        if risky := pgcheck.risky(session, self._captures):
+            shown = ", ".join(risky[:10]) + (f" and {len(risky) - 10} more" if len(risky) > 10 else "")
+            self._say(
+                f"an update that leaves a large value as it was will stop this group, as the replica identity is not "
+                f"full: {shown}. ADD TRANDATA for them"
+            )
+        return dict(self._found)
+
+    def _identify(self) -> Session:
+        """The checks that every connection must pass."""
         session = self._open_session()
         self._identity = pgcheck.identity(session)
         self._found = found = {
@@ -109,10 +126,10 @@ class PostgresSource:
         }
         _same(self._settings.expected, found, "REGISTER EXTRACT")
         _same(self._known, found, "the trail")
-        pgcheck.prerequisites(session, self._settings.slot, self._settings.publication, self._captures)
+        pgcheck.prerequisites(session, self._settings.slot, self._settings.publication)
         timeout = int(session.setting("wal_sender_timeout") or 0) / 1000
         self._status_every = min(STATUS_SECONDS, timeout / 4) if timeout else STATUS_SECONDS
-        return dict(found)
+        return session
 
     def first_origin(self) -> Position:
         """Where the slot was made: the first change of a new trail."""
@@ -159,7 +176,7 @@ class PostgresSource:
     def _begin(self, origin: int) -> None:
         assert self._sink is not None
         slot = self._settings.slot
-        self._check_timeline(origin)
+        self.fits(Position(0, origin))
         pgcheck.check_origin(self._open_session(), slot, origin, lsn_text(origin))
         self._stream = Stream(self._settings.url, self._application, slot, self._settings.publication, origin)
         self._sink.cache.clear()
@@ -169,16 +186,16 @@ class PostgresSource:
         self._status_due = 0.0
         self._thick = False
 
-    def _check_timeline(self, origin: int) -> None:
+    def fits(self, origin: Position) -> None:
         """After a failover: refuse if the trail holds changes that the new primary never got."""
         old, new = int(self._known.get("timeline", 0)), self._identity.timeline
         if not old or old == new:
             return
         ended = timeline_ends(self._settings.url, self._application, new).get(old)
-        if ended is None or parse_lsn(ended) < origin:
+        if ended is None or parse_lsn(ended) < origin.rba:
             raise MismatchError(
                 f"the server is on timeline {new} and left timeline {old} at {ended or 'no place it knows of'}, "
-                f"but the trail has changes of timeline {old} up to {lsn_text(origin)}",
+                f"but the trail has changes of timeline {old} up to {lsn_text(origin.rba)}",
                 hint=pgcheck.ANEW,
             )
 
@@ -210,6 +227,8 @@ class PostgresSource:
                 return self._again(now)
             size = self._stream.gulp(self._decoder.decode, self._on_keepalive, GULP)
             self._report(now)
+        except PromotedError:
+            raise
         except AwayError as error:
             self._lost(error)
             return False
@@ -267,10 +286,19 @@ class PostgresSource:
         if now < self._retry_at:
             return False
         assert self._sink is not None
-        self.identify(None)
+        before = self._identity.timeline
+        self._identify()
         origin = self._sink.origin.rba
+        if self._identity.timeline != before:
+            self.fits(self._sink.origin)
+            raise PromotedError(
+                f"the server was promoted: it is on timeline {self._identity.timeline}, and was on {before}",
+                hint="START goes on where the trail ends; AUTORESTART does it by itself",
+            )
         self._begin(origin)
         self._say(f"connected to the source database, going on at {lsn_text(origin)}")
+        for what, mend in pgcheck.tables(self._open_session(), self._settings.publication, self._captures):
+            self._say(f"{what}. {mend}")  # no reason to stop: it would refuse the next START
         self._trouble = ""
         return True
 

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from replicat.copytext import line
 from replicat.target import (
+    NO_ROW,
     Bag,
     Blob,
     Fill,
@@ -38,8 +40,14 @@ from trails.position import Position
 from trails.record import MISSING
 
 ROW_VERSION = 1
+# Each staging table there is costs every commit a sixth of a millisecond, whether it was used or not.
+MOST_STAGES = 100
 _T = TypeVar("_T")
-_REFUSED = (errors.IntegrityError, errors.DataError, errors.NotSupportedError, errors.RaiseException)
+_REFUSED = (
+    errors.IntegrityError, errors.DataError, errors.NotSupportedError, errors.RaiseException,
+    # psycopg files these under its classes for a lost connection and for a wrong statement.
+    errors.ProgramLimitExceeded, errors.CardinalityViolation, errors.WithCheckOptionViolation,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +184,17 @@ class PostgresTarget:
         """See Target."""
         with _mapped(self._conn):
             self._execute("COMMIT")
-        self._fresh.clear()
-        self._used.clear()
-
-    def rollback(self) -> None:
-        """See Target."""
-        with _mapped(self._conn):
-            self._execute("ROLLBACK")
-        self._stages.difference_update(self._fresh)
-        self._fresh.clear()
-        self._used.clear()
+            self._fresh.clear()
+            self._used.clear()
+            if len(self._stages) > MOST_STAGES:
+                self._execute("DISCARD TEMPORARY")
+                self._stages.clear()
 
     def apply(self, steps: tuple[Step, ...], *, rewrite: bool = False) -> None:
         """See Target."""
         with _mapped(self._conn):
             self._make_stages(steps, rewrite)
+            made = len(self._fresh)
             self._execute("SAVEPOINT tg_apply")
             try:
                 for step in steps:
@@ -200,13 +204,14 @@ class PostgresTarget:
                         self._work(step, rewrite)
             except (*_REFUSED, RefusedError) as error:
                 self._execute("ROLLBACK TO SAVEPOINT tg_apply")
+                self._forget_stages(self._fresh[made:])
                 raise error if isinstance(error, RefusedError) else _refused(error) from error
             self._execute("RELEASE SAVEPOINT tg_apply")
 
     def _truncate(self, step: Truncate) -> None:
         tables = ", ".join(dotted(*table) for table in step.tables)
         restart = " RESTART IDENTITY" if step.restart else ""
-        self._execute(f"TRUNCATE TABLE {tables}{restart}{' CASCADE' if step.cascade else ''}")
+        self._execute(f"TRUNCATE TABLE {tables}{restart}")
 
     def _work(self, work: Work, rewrite: bool) -> None:
         parents_first = sorted(work.rows, key=lambda rows: rows.layout.rank)
@@ -249,6 +254,7 @@ class PostgresTarget:
                 raise RefusedError(
                     sql.layout.full_name,
                     f"no row with key ({found[0] if found else '?'}) to take unchanged columns from",
+                    NO_ROW,
                 )
 
     def _delete(self, rows: Rows, rewrite: bool) -> None:
@@ -309,6 +315,7 @@ class PostgresTarget:
                     bag.layout.full_name,
                     f"no row equal to ({', '.join(str(value) for value in run.before)}) to "
                     f"{'delete' if run.after is None else 'update'}",
+                    NO_ROW,
                 )
 
     # Staging
@@ -340,6 +347,12 @@ class PostgresTarget:
             self._execute(sql.create_stage(letter))
             self._stages.add(name)
             self._fresh.append(name)
+
+    def _forget_stages(self, names: Sequence[str]) -> None:
+        """They were made behind a place that was rolled back to."""
+        self._stages.difference_update(names)
+        self._used.difference_update(names)
+        self._fresh = [name for name in self._fresh if name not in names]
 
     def _copy_stage(self, sql: LayoutSql, letter: str, columns: Sequence[str], blobs: Sequence[Blob]) -> None:
         self._clear_stage(sql, letter)
@@ -374,7 +387,13 @@ class PostgresTarget:
             found = self._execute(_OID, [schema, name]).fetchone()
             if found is None:
                 return None
-            oid = found[0]
+            oid, unlogged = found
+            if unlogged:
+                raise OperatorError(
+                    f"target table {schema}.{name} is UNLOGGED: a crash of the server would empty it, and the "
+                    "checkpoint row would not know",
+                    hint=f"ALTER TABLE {schema}.{name} SET LOGGED",
+                )
             columns = self._execute(_TABLE_COLUMNS, [oid]).fetchall()
             unique = self._execute(_UNIQUE, [oid]).fetchall()
             fires = () if self.replica_role else tuple(r[0] for r in self._execute(_FIRES, [oid, oid]).fetchall())
@@ -388,17 +407,26 @@ class PostgresTarget:
 def connect(url: str, application: str) -> psycopg.Connection[Any]:
     """A connection in autocommit; AwayError if the server can't be reached, OperatorError if it refuses us."""
     try:
-        return psycopg.connect(url, autocommit=True, application_name=application, connect_timeout=10)
+        return psycopg.connect(**_alive(url), autocommit=True, application_name=application)
     except psycopg.Error as error:
         text = " ".join(str(error).split())
-        if any(mark in text for mark in _OURS_TO_MEND):
+        if isinstance(error, psycopg.ProgrammingError) or any(mark in text for mark in _OURS_TO_MEND):
             raise OperatorError(f"the target database refuses the connection: {text}", hint="Mend TARGETDB") from None
         raise AwayError(f"the target database can't be reached: {text}") from None
 
 
+def _alive(url: str) -> dict[str, Any]:
+    """The URL's own options, and what finds out within a minute that the other host is gone without a word."""
+    ours = {
+        "connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }  # fmt: skip
+    return ours | conninfo_to_dict(url)
+
+
 _OURS_TO_MEND = (
     "authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission denied",
-    "invalid connection option", "could not translate host name",
+    "invalid connection option", "Name or service not known",
 )  # fmt: skip
 
 
@@ -409,16 +437,20 @@ def _mapped(conn: psycopg.Connection[Any] | None) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         text = " ".join(str(error).split())
-        if conn is None or conn.closed or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        # A read-only server is a standby, or has just become one: waiting, or the URL's other host, helps.
+        if conn is None or conn.closed or isinstance(error, _AWAY):
             raise AwayError(f"the target database went away: {text}") from error
         raise OperatorError(f"the target database refused a statement: {text}") from error
+
+
+_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _refused(error: psycopg.Error) -> RefusedError:
     diag = error.diag
     table = f"{diag.schema_name}.{diag.table_name}" if diag.table_name else "target"
     parts = [diag.message_primary, diag.message_detail, (diag.context or "").split("\n")[0]]
-    return RefusedError(table, "; ".join(" ".join(part.split()) for part in parts if part))
+    return RefusedError(table, "; ".join(" ".join(part.split()) for part in parts if part), error.sqlstate or "")
 
 
 def _row(found: tuple[Any, ...]) -> Row:
@@ -515,12 +547,19 @@ def _admin(url: str, work: Callable[[psycopg.Connection[Any]], _T]) -> _T:
 
 
 _OID = """
-SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, c.relpersistence = 'u' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 """
 _TABLE_COLUMNS = """
-SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '', attidentity = 'a'
-FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '', attidentity = 'a', coalesce(own.equal, '=')
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN LATERAL (
+    SELECT format('OPERATOR(%%I.%%s)', n.nspname, o.oprname) AS equal
+    FROM pg_opclass c JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amopstrategy = 3
+        AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype
+    JOIN pg_am ON pg_am.oid = c.opcmethod AND amname = 'btree'
+    JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+    WHERE c.opcdefault AND c.opcintype IN (t.oid, t.typbasetype) AND n.nspname <> 'pg_catalog' LIMIT 1
+) own ON true WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 _UNIQUE = """
 SELECT array_agg(a.attname::text) FROM pg_index i

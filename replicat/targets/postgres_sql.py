@@ -48,7 +48,8 @@ SESSION = """
 SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC'; SET extra_float_digits = 1;
 SET bytea_output = 'hex'; SET lc_monetary = 'C'; SET client_encoding = 'UTF8'; SET search_path = pg_catalog;
 SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;
-SET client_min_messages = 'warning'; SET xmloption = 'content'; SET jit = off
+SET client_min_messages = 'warning'; SET xmloption = 'content'; SET jit = off;
+SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3
 """
 
 
@@ -137,7 +138,7 @@ class LayoutSql:
     def upsert(self, letter: str) -> str:
         """Write staged rows over those with the same key, or as new ones."""
         columns = self._staged(letter)
-        rest = [name for name in columns if name not in self.layout.key]
+        rest = [name for name in columns if name not in self.layout.key + self.layout.fixed]
         sets = ", ".join(f"{ident(name)} = EXCLUDED.{ident(name)}" for name in rest)
         action = f"UPDATE SET {sets}" if sets else "NOTHING"
         return f"{self.insert(letter)} ON CONFLICT ({names(self.layout.key)}) DO {action}"
@@ -204,7 +205,7 @@ class LayoutSql:
     def _at_base(self) -> str:
         return self._equal(self.layout.key, "t.", "s.", self._base)
 
-    @staticmethod
-    def _equal(left: Sequence[str], left_of: str, right_of: str, right: Sequence[str]) -> str:
-        pairs = zip(left, right, strict=True)
-        return " AND ".join(f"{left_of}{ident(a)} = {right_of}{ident(b)}" for a, b in pairs)
+    def _equal(self, left: Sequence[str], left_of: str, right_of: str, right: Sequence[str]) -> str:
+        equal = self.layout.key_equal or ("=",) * len(left)
+        pairs = zip(left, equal, right, strict=True)
+        return " AND ".join(f"{left_of}{ident(a)} {operator} {right_of}{ident(b)}" for a, operator, b in pairs)

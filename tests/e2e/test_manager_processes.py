@@ -26,7 +26,7 @@ from tests.support.homes import (
 from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.reader import last_durable
+from trails.reader import BlockReader
 from trails.runtime.status import manager_status
 
 pytestmark = pytest.mark.e2e
@@ -58,7 +58,11 @@ def fill(home, count=20):
 
 def arrived(home):
     """Where the remote trail ends."""
-    return last_durable(RealFs(), TrailName.parse("./dirdat/rt", home.root))
+    reader = BlockReader(RealFs(), TrailName.parse("./dirdat/rt", home.root))
+    while reader.read(payload=False) is not None:
+        pass
+    reader.close()
+    return reader.position
 
 
 def state(home, name="PMP1"):
@@ -130,6 +134,20 @@ def test_a_killed_group_comes_back_and_a_kill_by_command_stays(homes):
     assert state(here) == "ABENDED"
     good(here, "START pmp1")
     assert state(here) == "RUNNING"
+
+
+def test_stop_waits_for_a_restart_that_is_on_its_way(homes):
+    """A group dies, AUTORESTART makes its next process, STOP comes before that holds the lock: it ends stopped."""
+    here, _, _ = homes
+    write(here, "mgr", f"PORT {free_port()}\nAUTORESTART ER *, RETRIES 50, WAITSECONDS 0\n")
+    good(here, "START MGR")
+    for pause in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
+        good(here, "START pmp1")
+        os.kill(status(here, "PMP1").pid, signal.SIGKILL)
+        time.sleep(pause)
+        good(here, "STOP pmp1")
+        time.sleep(0.5)
+        assert state(here) in ("STOPPED", "ABENDED")
 
 
 def test_cw_26_manager_and_group_are_killed_and_come_back(homes):

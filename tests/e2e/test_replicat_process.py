@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat.__main__ import scratch_folder
+from replicat.__main__ import scratch_folders
 from replicat.targets.postgres import add_row_table
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
@@ -108,7 +108,8 @@ def group(tmp_path: Path, target_db: str) -> Iterator[Group]:
         made.stop(signal.SIGKILL)
     made.feed.close()
     # A killed process leaves it to its next start, which these homes will not see.
-    shutil.rmtree(scratch_folder(made.home.root, made.home.folder("dirtmp"), "REP1"), ignore_errors=True)
+    for folder in scratch_folders(made.home.root, made.home.folder("dirtmp"), "REP1"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Model:
@@ -291,3 +292,22 @@ def test_admin_verbs(group: Group):
     assert ask_admin("info_checkpointtable", table="ops.chk")["exists"] is False
     assert "expected one table" in ask_admin("row", table="ops.*", group="REP1", group_key=1)["error"]
     assert "unknown verb" in ask_admin("fly")["error"]
+
+
+def test_a_row_that_is_gone_is_no_reason_to_begin_anew(group: Group):
+    """A target restored to a time before the group, or a row deleted by hand: keyless rows would come twice."""
+    group.feed.tx((Op.INSERT, LOG, ["one"]))
+    group.start()
+    group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(1,)])
+    group.stop()
+    group.sql("DELETE FROM gg.chk")
+    for _ in range(2):
+        group.start()
+        assert group.process is not None
+        assert group.process.wait(timeout=60) == 2
+        assert "no row of group REP1, which had one" in group.stop()[1]
+    assert group.sql("SELECT * FROM log") == [("one",)]
+    group.register(alter_no=1, alter={"seqno": 0, "rba": 0})
+    group.start()
+    group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(2,)])
+    assert group.stop()[0] == 0

@@ -18,7 +18,7 @@ import pytest
 
 from replicat.batch import Batcher, tasks_of
 from replicat.decode import TablePlan
-from replicat.engine import SparkEngine, SparkSettings
+from replicat.engine import SparkEngine, SparkLostError, SparkSettings
 from replicat.target import Layout, Work
 from tests.support.list_target import parse
 from tests.support.replicat_trail import TrailFeed, table
@@ -76,6 +76,22 @@ def test_a_job_gives_the_net_effect(engine: SparkEngine, feed: TrailFeed):
     assert isinstance(work, Work)
     assert parse(work.rows[0].inserts.read())[0] == ("0", "19")
     assert part.counts == {("s.kv", "s.kv"): [20, 20, 0, 0]}
+
+
+def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch):
+    """One name a job, kept until the JVM's end, would be hundreds of megabytes a day."""
+    monkeypatch.setattr("replicat.engine.FORGET_JOBS", 10)
+    hook = engine._context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
+    hook.setAccessible(True)
+    for _ in range(30):
+        engine.submit([]).result(timeout=60)
+    assert hook.get(None).size() <= 10
+
+
+def test_a_worker_that_dies_is_told_in_its_own_words(engine: SparkEngine):
+    """Not in Spark's, which say only that some job failed."""
+    with pytest.raises(SparkLostError, match="the Spark job failed: AttributeError: 'str' object has no attribute"):
+        engine.submit(["no task"]).result(timeout=60)  # type: ignore[list-item]
 
 
 def test_large_results_come_as_files(engine: SparkEngine, feed: TrailFeed, tmp_path: Path):

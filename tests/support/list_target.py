@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replicat.target import (
+    NO_ROW,
     Bag,
     Blob,
     PlaceLostError,
@@ -106,10 +107,6 @@ class ListTarget:
         self.store.tables, self.store.row, self._tables = self._tables, self._new, None
         self.faults("committed")
 
-    def rollback(self) -> None:
-        self._call("rollback")
-        self._tables = None
-
     def flush(self, old: Row, new: Row) -> None:
         self._call("flush")
         self._check(old)
@@ -150,7 +147,7 @@ class ListTarget:
         filled = []
         for fill in rows.fills:
             if fill.base not in table:
-                raise RefusedError(layout.full_name, f"no row {fill.base}")
+                raise RefusedError(layout.full_name, f"no row {fill.base}", NO_ROW)
             base = table[fill.base]
             filled.append(tuple(b if v is MISSING else v for v, b in zip(fill.row, base, strict=True)))
         for key in parse(rows.deletes.read()):
@@ -169,7 +166,7 @@ class ListTarget:
             if where == name and column in columns:
                 i = columns.index(column)
                 if any(other[i] == row[i] and at != key for at, other in table.items()):
-                    raise RefusedError(name, f"{column} {row[i]} is there already")
+                    raise RefusedError(name, f"{column} {row[i]} is there already", "23505")
 
     def _bag(self, bag: Bag) -> None:
         assert self._tables is not None
@@ -179,7 +176,7 @@ class ListTarget:
                 table.extend(parse(run.read()))
                 continue
             if tuple(run.before) not in table:
-                raise RefusedError(bag.layout.full_name, f"no row {run.before}")
+                raise RefusedError(bag.layout.full_name, f"no row {run.before}", NO_ROW)
             at = table.index(tuple(run.before))
             table[at : at + 1] = [] if run.after is None else [tuple(run.after)]
 

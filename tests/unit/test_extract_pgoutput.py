@@ -73,7 +73,7 @@ def test_an_unchanged_value_without_an_old_row_is_refused(old: list[bytes | None
     """Never lost, never null: the error names table, column and the statement that mends it."""
     made, sink = decoder(KEYED)
     with pytest.raises(
-        OperatorError, match=r'table public\.t: .* column v .*ALTER TABLE "public"\."t" REPLICA IDENTITY FULL'
+        OperatorError, match=r'table public\.t, row \(2\).* column v .*ALTER TABLE "public"\."t" REPLICA IDENTITY FULL'
     ):
         made.decode(pgwire.update(1, [b"2", UNCHANGED], old, b"K"))
     assert sink.records == []

@@ -125,6 +125,7 @@ def test_add_registers_groups_and_trails(groups):
         ("DELETE CHECKPOINTTABLE", "expected a schema.table"),
         ("VIEW PARAMS ext1", "does not exist"),
         ("VIEW REPORT ext1", "there is no report of ext1"),
+        ("VIEW DISCARD ext1", "there is no Replicat ext1 in this home"),
         ("EDIT PARAMS ../../etc/passwd", "expected a group, MGR, or ./GLOBALS"),
         ("OBEY nowhere.oby", "No such file"),
         ("SHELL exit 7", "ended with code 7"),

@@ -100,6 +100,10 @@ class Home:
         """
         return os.path.join(self.root, "dirrpt", group + ("" if age is None else f".{age}") + ".rpt")
 
+    def discard(self, group: str) -> str:
+        """Discard file of a Replicat whose parameter file names no other."""
+        return os.path.join(self.root, "dirdsc", group + ".dsc")
+
     def checkpoint(self, group: str, kind: str) -> str:
         """Checkpoint file: `.cpe` of an Extract or pump, `.cpr` of a Replicat."""
         return os.path.join(self.root, "dirchk", f"{group}.cp{_SUFFIX[kind]}")

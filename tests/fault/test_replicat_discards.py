@@ -1,0 +1,230 @@
+"""Discarding while everything crashes: each skipped change is in the discard file, durable before its commit, once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from replicat.discard import Discards
+from replicat.discardfile import DiscardFile, Examined
+from replicat.params import ReplicatParams
+from replicat.replicat import Replicat
+from tests.fault.test_replicat_crashes import FailAt
+from tests.support.list_target import ListTarget, Store, shape
+from tests.support.replicat_trail import InlineEngine, TrailFeed, table
+from trails.errors import AwayError, OperatorError
+from trails.position import TrailName
+from trails.record import MISSING, Op
+from trails.runtime.params import parse_text
+from trails.runtime.registration import Registration
+from trails.testing import After, Crash, FakeClock, FaultFs
+
+TRAIL = TrailName("/home/dirdat", "rt")
+PATH = "/home/dirdsc/REP1.dsc"
+KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
+SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note")]
+REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
+TEXT = "REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\nRECONNECTSECS 60\nMAP s.*, TARGET s.*;\n"
+
+
+def params(*lines: str) -> ReplicatParams:
+    return ReplicatParams.from_statements(parse_text(TEXT + "\n".join(lines), "p"))
+
+
+PARAMS = params("REPERROR (23505, DISCARD)", "REPERROR (02000, DISCARD)")
+
+
+def script(feed: TrailFeed) -> None:
+    """Refused: a value that is there already, twice in one batch; one deep in a large transaction; a row not there."""
+    feed.tx((Op.INSERT, KV, ["1", "a"]), (Op.INSERT, LOG, ["1"]))
+    feed.tx(
+        (Op.INSERT, LOG, ["2"]), (Op.INSERT, KV, ["2", "a"]), (Op.INSERT, KV, ["3", "a"]), (Op.INSERT, KV, ["4", "d"])
+    )
+    large = [(Op.INSERT, LOG, [f"3-{n}"]) for n in range(20)]
+    feed.tx(*large[:13], (Op.INSERT, KV, ["5", "d"]), *large[13:], (Op.INSERT, KV, ["6", "f"]), pieces=6)
+    feed.tx((Op.UPDATE, KV, ["9", MISSING], ["9", MISSING]), (Op.INSERT, LOG, ["4"]), (Op.DELETE, LOG, ["none"]))
+
+
+WANTED = {
+    ("s", "kv"): {(k,): (k, v) for k, v in (("1", "a"), ("4", "d"), ("6", "f"))},
+    ("s", "log"): [("1",), ("2",), *((f"3-{n}",) for n in range(20)), ("4",)],
+}
+# (CSN, change) of what is refused.
+DISCARDED = [(2, 1), (2, 2), (3, 13), (4, 0), (4, 2)]
+
+
+class Run:
+    """Processes of one group, one after the other, on one file system and one target."""
+
+    def __init__(self) -> None:
+        self.fs = FaultFs()
+        feed = TrailFeed(self.fs, TRAIL)
+        script(feed)
+        feed.close()
+        self.fs.corrupt(TRAIL.path(0), lambda data: None)  # all of it is on the disk, with no writer to recover it
+        self.store = Store()
+        self.said: list[str] = []
+
+    def target(self, faults: Callable[[str], None] = lambda call: None) -> ListTarget:
+        target = ListTarget(self.store, SHAPES, unique=(("s.kv", "v"),))
+        target.faults = faults
+        return target
+
+    def __call__(self, target: ListTarget | None = None, params: ReplicatParams = PARAMS) -> Replicat:
+        """Start, apply all there is, flush, stop."""
+        file = DiscardFile(self.fs, PATH, 1, title="A discard file")
+        process = Replicat(
+            params, REG, TRAIL, fs=self.fs, clock=FakeClock(), target=target or self.target(),
+            engine=InlineEngine(self.fs), note=lambda text: None,
+            discards=Discards("REP1", params.error_rules, file, clock=FakeClock(), warn=self.said.append),
+        )  # fmt: skip
+        try:
+            for _ in range(200):
+                if not process.step():
+                    if not process._away and process._at_eof:
+                        break
+                    process._clock.sleep(1)
+            process.flush()
+        finally:
+            process.close()
+        return process
+
+    def records(self) -> list[tuple[int, int]]:
+        """(CSN, change) of each whole record, in order of the source."""
+        if not self.fs.exists(PATH):
+            return []
+        lines = [place.decode() for place, *_ in Examined(self.fs.open(PATH))]
+        return sorted((int(n[1]), int(n[2])) for n in (re.search(r"CSN (\d+), change (\d+)", x) for x in lines) if n)
+
+    def check(self, where: object) -> None:
+        """Everything else arrived, everything refused is in the file, once."""
+        assert self.store.tables == WANTED, where
+        assert self.records() == DISCARDED, where
+
+
+def test_a_clean_run_counts_and_warns():
+    """Counted as discards, not as operations; one warning a batch; a restart discards nothing again."""
+    run = Run()
+    counted = {row["from"]: row for row in run().stats.to_reply()["tables"]}
+    run.check("clean")
+    assert {k: counted["s.kv"][k] for k in ("inserts", "updates", "discards")} == {
+        "inserts": 3, "updates": 0, "discards": 4,
+    }  # fmt: skip
+    assert {k: counted["s.log"][k] for k in ("inserts", "deletes", "discards")} == {
+        "inserts": 23, "deletes": 0, "discards": 1,
+    }  # fmt: skip
+    assert len(run.said) == 3
+    assert run.said[0].endswith(f"(s.kv SQLSTATE 23505: 2); see {PATH}")
+    assert run().stats.total() == 0
+    assert len(run.said) == 3
+
+
+def calls(count: Callable[[Run, FailAt], None]) -> int:
+    """How many calls a clean run makes."""
+    run, counter = Run(), FailAt(10**9, Crash())
+    count(run, counter)
+    run.check("clean")
+    return 10**9 - counter.left
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_crash_at_every_call_of_the_target(how: After):
+    """I8, CW-01: before and after each commit; what was committed without a change had its record on the disk."""
+    for number in range(1, calls(lambda run, counter: run(run.target(counter)) and None) + 1):
+        run = Run()
+        with pytest.raises(Crash):
+            run(run.target(FailAt(number, Crash())))
+        run.fs.reboot(how)
+        if run.store.row is not None and how is not After.KILL:
+            committed = [(csn, n) for csn, n in DISCARDED if csn <= int(run.store.row.csn or 0)]
+            assert set(committed) <= set(run.records()), number
+        run()
+        run.check(number)
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_crash_at_every_call_of_the_file_system(how: After):
+    """I8, I10: inside a record's write, between write and sync, between sync and commit, while the end is mended."""
+    run = Run()
+    first = run.fs.calls
+    run()
+    for number in range(first + 1, run.fs.calls + 1):
+        run = Run()
+        run.fs.crash_at = number
+        with pytest.raises(Crash):
+            run()
+        run.fs.reboot(how)
+        run.fs.crash_at = run.fs.calls + 40  # and the one that mends it crashes too
+        with pytest.raises(Crash):
+            run()
+        run.fs.reboot(how)
+        run()
+        run.check(number)
+
+
+def test_away_at_every_call_of_the_target():
+    """The same process tries again: the records are there, and are not written twice, nor counted twice."""
+    for number in range(4, calls(lambda run, counter: run(run.target(counter)) and None) + 1):
+        run = Run()
+        stats = run(run.target(FailAt(number, AwayError("gone")))).stats.to_reply()
+        run.check(number)
+        assert sum(row["discards"] for row in stats["tables"]) in (3, 4, 5), number  # a commit may have landed unseen
+    assert run.records() == DISCARDED
+
+
+def test_cw16_commits_that_the_target_lost_are_discarded_once():
+    """CW-16: the row stands before committed discards again; their records are known again."""
+    run = Run()
+    run()
+    run.store.tables, run.store.row = {}, None
+    run()
+    run.check("lost")
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "datasync", "sync_dir"])
+def test_cw28_a_full_disk_under_the_discard_file(operation: str):
+    """CW-28: one message, nothing of the batch is committed, and START goes on once there is space."""
+    run = Run()
+
+    def full(called: str, path: str) -> None:
+        if called == operation and path in (PATH, "/home/dirdsc"):
+            raise OperatorError(f"cannot {called} {path}: No space left on device", hint="Make space")
+
+    run.fs.fail = full
+    for _ in range(3):
+        with pytest.raises(OperatorError, match=r"dirdsc.*No space left on device\. Make space"):
+            run()
+        assert run.store.tables == {("s", "kv"): {("1",): ("1", "a")}, ("s", "log"): [("1",)]}
+        assert run.said == []
+    run.fs.fail = lambda *_: None
+    run()
+    run.check(operation)
+
+
+def test_what_no_rule_gives_up_still_ends_the_process():
+    """Only exactly this SQLSTATE; a discard of the same batch is in the file, but neither committed nor told."""
+    run = Run()
+    with pytest.raises(OperatorError, match=r"s\.kv: the target refuses the update of row \(9\), .*CSN 0+4, change 0"):
+        run(params=params("REPERROR (23505, DISCARD)"))
+    assert run.records() == DISCARDED[:3]
+    assert ("4",) not in run.store.tables["s", "log"]
+
+
+def test_the_abend_message_knows_the_place_in_a_large_transaction():
+    """CSN and change are those of the transaction, though the job that met it began in its middle."""
+    run = Run()
+    with pytest.raises(OperatorError, match=r"insert of row \(5\), position 0/\d+, CSN 0+3, change 13 of"):
+        run(params=params("REPERROR (DEFAULT, DISCARD)", "REPERROR (23505, ABEND)"), target=Permissive(run))
+
+
+class Permissive(ListTarget):
+    """Lets the first transactions pass."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.store, SHAPES, unique=(("s.kv", "v"),))
+
+    def _check_unique(self, name, columns, table, key, row):  # type: ignore[no-untyped-def]
+        if key not in (("2",), ("3",)):
+            super()._check_unique(name, columns, table, key, row)

@@ -1,0 +1,272 @@
+"""REPERROR, DISCARDFILE, and the text of a discard record."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+import pytest
+
+from replicat.decode import Spot
+from replicat.discard import record, shown
+from replicat.discardfile import DiscardFile, Examined, framed
+from replicat.params import ReplicatParams
+from replicat.refusals import DiscardSetting, action_of
+from replicat.target import RefusedError
+from trails.errors import LockedError, OperatorError, ParamError
+from trails.fs import RealFs, read_bytes
+from trails.position import Position
+from trails.record import MISSING
+from trails.runtime.home import Home
+from trails.runtime.params import parse_text
+from trails.testing import After, FaultFs
+
+BEGIN, PLACE = Position(0, 0), Position(3, 4096)
+GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\nMAP s.*, TARGET p.*;\n"
+PATH = "/home/dirdsc/REP1.dsc"
+
+
+def read(*lines: str) -> ReplicatParams:
+    return ReplicatParams.from_statements(parse_text(GOOD + "\n".join(lines) + "\n", "rep1.prm"))
+
+
+def text_of(index: int = 0, position: Position = PLACE, group: str = "REP1") -> list[str]:
+    """A record's lines."""
+    spot = Spot(
+        position, "0000000000000007", index, "src.kv", "update", "5", "public.kv", ("id", "a\nb", "data"),
+        ("5", None, b"\x00\xff"), ("5", 'line\n"two"', MISSING),
+    )  # fmt: skip
+    return record(spot, RefusedError("public.kv", "new row\nviolates", "23514"), group, b"\xab" * 4, 1_700_000_000)
+
+
+def places(fs: FaultFs) -> list[str]:
+    """The place line of each whole record."""
+    return [place.decode().rstrip() for place, *_ in Examined(fs.open(PATH))]
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_rule_with_exactly_this_code_counts_then_default_then_abend():
+    """Order in the file decides only between equal codes."""
+    rules = read(
+        "REPERROR (DEFAULT, DISCARD)", "REPERROR (23514, ABEND)", "REPERROR (23514, DISCARD)", "reperror (22p02, abend)"
+    ).error_rules
+    assert [action_of(rules, code) for code in ("23514", "22P02", "23505", "")] == ["ABEND", "ABEND"] + ["DISCARD"] * 2
+    assert action_of(read("REPERROR (23514, DISCARD)").error_rules, "23505") == "ABEND"
+    assert action_of(read().error_rules, "23514") == "ABEND"
+
+
+def test_the_discard_file_is_the_groups_own_unless_named():
+    """./dirdsc/<GROUP>.dsc, appended to, of 50 megabytes."""
+    home = Home("/h")
+    assert read().discard_path(home) == "/h/dirdsc/REP1.dsc"
+    assert read().discard_file == DiscardSetting("", False, 50)
+    named = read("DISCARDFILE ./dirrpt/x.dsc, PURGE, MEGABYTES 7")
+    assert named.discard_path(home) == "/h/dirrpt/x.dsc"
+    assert named.discard_file == DiscardSetting("dirrpt/x.dsc", True, 7)
+    assert read("DISCARDFILE 'dirdsc/my file.dsc', MEGABYTES 9, APPEND").discard_file.path == "dirdsc/my file.dsc"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("REPERROR (23514, TRANSDISCARD)", "REPERROR: action TRANSDISCARD is not supported yet"),
+        ("REPERROR (DEFAULT, EXCEPTION)", "REPERROR: action EXCEPTION is not supported yet"),
+        ("REPERROR (DEFAULT, IGNORE)", "REPERROR: action IGNORE is not supported yet"),
+        ("REPERROR (40001, RETRYOP MAXRETRIES 3)", "REPERROR: action RETRYOP is not supported yet"),
+        ("REPERROR (DEFAULT, TRANSABORT, MAXRETRIES 3)", "REPERROR: action TRANSABORT is not supported yet"),
+        ("REPERROR (DEFAULT, TRANSEXCEPTION)", "REPERROR: action TRANSEXCEPTION is not supported yet"),
+        ("REPERROR RESET", "REPERROR: RESET is not supported yet"),
+        ("REPERROR (DEFAULT2, ABEND)", "REPERROR: DEFAULT2 is not supported yet"),
+        (
+            "REPERROR (1403, DISCARD)",
+            "REPERROR: expected DEFAULT or a SQLSTATE of five characters, such as 23514, found",
+        ),
+        ("REPERROR (23514, DISCARDS)", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
+        ("REPERROR (23514, DISCARD, 5)", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
+        ("REPERROR 23514, DISCARD", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
+        ("REPERROR ((23514), DISCARD)", "REPERROR: expected DEFAULT or a SQLSTATE"),
+        ("DISCARDFILE", "DISCARDFILE: expected a file *.dsc"),
+        ("DISCARDFILE /tmp/rep1.dsc", "DISCARDFILE: expected a file *.dsc in the home's ./dirdsc or ./dirrpt"),
+        ("DISCARDFILE ./dirdsc/../../x.dsc", "DISCARDFILE: expected a file *.dsc"),
+        ("DISCARDFILE ./dirdat/rt000000000", "DISCARDFILE: expected a file *.dsc"),
+        ("DISCARDFILE ./dirrpt/REP1.rpt", "DISCARDFILE: expected a file *.dsc"),
+        ("DISCARDFILE ./dirdsc/a.dsc, APPEND, PURGE", "DISCARDFILE: expected one of APPEND and PURGE"),
+        ("DISCARDFILE ./dirdsc/a.dsc, MEGABYTES", "DISCARDFILE: expected a whole number from 1 to 2047"),
+        ("DISCARDFILE ./dirdsc/a.dsc, MEGABYTES 0", "DISCARDFILE: expected a whole number from 1 to 2047"),
+        ("DISCARDFILE ./dirdsc/a.dsc, OVERWRITE", "DISCARDFILE: expected file [, APPEND | PURGE] [, MEGABYTES n]"),
+    ],
+)
+def test_mistakes(line: str, message: str):
+    """File, line, expected, found; what GoldenGate knows and we don't is refused by its name."""
+    with pytest.raises(ParamError) as caught:
+        read(line)
+    assert f"rep1.prm:4: {message}" in str(caught.value)
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_says_everything():
+    """Time, action, the database's words and SQLSTATE, place, tables, operation, both images exactly; then a CRC."""
+    data = framed(text_of(2))
+    where = "CSN 0000000000000007, change 2 of its transaction, group REP1, trail abababab"
+    lines = data.decode().splitlines()
+    assert re.fullmatch(r"Current time: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", lines[0])
+    assert lines[1:-1] == [
+        "Discarding record on action DISCARD on error 23514",
+        "public.kv: new row violates",
+        f"Operation failed at seqno 3 rba 4096, {where}",
+        "Discarding record...",
+        "Problem replicating src.kv to public.kv",
+        "Error occurred with update record (source format)...",
+        "Before image:", "*", 'id = "5"', '"a\\nb" = NULL', "data = \\x00ff", "*",
+        "After image:", "*", 'id = "5"', '"a\\nb" = "line\\n\\"two\\""', "data = (not in the trail)", "*",
+    ]  # fmt: skip
+    body = data[: data.rindex(b"Record ends")]
+    assert lines[-1] == f"Record ends, CRC32 {zlib.crc32(body):08x}"
+
+
+def test_text_that_is_not_utf8_stays_readable():
+    """A stray byte of a SQL_ASCII source is an escape in the JSON string."""
+    assert framed([shown("a\udcff")]).splitlines()[0] == b'"a\\udcff"'
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fs() -> FaultFs:
+    return FaultFs()
+
+
+def opened(fs: FaultFs, position: Position = BEGIN, *, purge: bool = False, megabytes: int = 50) -> DiscardFile:
+    """As a process does at its start."""
+    file = DiscardFile(fs, PATH, megabytes, purge=purge, title="A discard file")
+    file.look(position)
+    return file
+
+
+def written(fs: FaultFs, *records: list[str], position: Position = BEGIN, purge: bool = False) -> None:
+    """One process's life: these records, synced."""
+    file = opened(fs, position, purge=purge)
+    for lines in records:
+        file.add(lines)
+    file.sync()
+    file.close()
+
+
+def test_a_record_is_written_once(fs: FaultFs):
+    """Position, CSN, index and group name a change; a different one of these is another change."""
+    written(fs, text_of(0), text_of(0), text_of(1))
+    written(fs, text_of(0), text_of(1), text_of(2), text_of(0, group="REP2"))
+    assert [re.search(r"change (\d).*group (\w+)", place).groups() for place in places(fs)] == [  # type: ignore[union-attr]
+        ("0", "REP1"), ("1", "REP1"), ("2", "REP1"), ("0", "REP2"),
+    ]  # fmt: skip
+    assert fs.content(PATH).startswith(b"A discard file\n\nCurrent time: ")
+
+
+def test_a_change_before_the_row_will_not_come_again(fs: FaultFs):
+    """After an ALTER to an earlier place it may: then it is known again."""
+    written(fs, text_of(0))
+    written(fs, text_of(0), position=Position(4, 0))
+    assert len(places(fs)) == 2
+    written(fs, text_of(0), position=Position(3, 0))
+    assert len(places(fs)) == 2
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_torn_record_is_cut_off_and_nothing_else(fs: FaultFs, how: After):
+    """What a person wrote between records, and a record with a changed value, stay as they are."""
+    written(fs, text_of(0), text_of(1))
+    fs.corrupt(PATH, lambda data: data.extend(b"-- seen by the night shift, no line end"))
+    fs.corrupt(PATH, lambda data: data.__setitem__(slice(None), data.replace(b'id = "5"', b'id = "6"', 1)))
+    kept = fs.content(PATH)
+    file = opened(fs)
+    file.add(text_of(2))
+    fs.reboot(how)
+    written(fs, text_of(2))
+    assert fs.content(PATH).startswith(kept + b"\nCurrent time: ")
+    assert [place for place in places(fs) if "change 2 of" in place] == [places(fs)[-1]]
+    assert fs.content(PATH).count(b"Current time: ") == 3
+
+
+def test_what_a_failed_sync_left_in_memory_is_written_again(fs: FaultFs):
+    """After it the pages look clean: a later sync alone would make nothing durable."""
+    file = opened(fs)
+    file.add(text_of(0))
+    fs.fail = lambda operation, path: fail(operation == "datasync" and path == PATH)
+    with pytest.raises(OperatorError, match="does not take a record, so nothing of the batch was committed: EIO"):
+        file.sync()
+    file.close()
+    fs.fail = lambda *_: None
+    written(fs, text_of(0))
+    fs.reboot(After.POWER)
+    assert len(places(fs)) == 1
+
+
+def fail(wanted: bool) -> None:
+    if wanted:
+        raise OperatorError("EIO", hint="Check the disk")
+
+
+def test_cw28_a_full_disk_leaves_no_half_record(fs: FaultFs):
+    """CW-28: the error says what was not done; what was written of the record is taken back."""
+    written(fs, text_of(0))
+    before = fs.content(PATH)
+    file = opened(fs)
+    fs.fail = lambda operation, _path: fail(operation == "write")
+    with pytest.raises(OperatorError, match=r"nothing of the batch was committed: EIO\. Check the disk"):
+        file.add(text_of(1))
+    assert fs.content(PATH) == before
+
+
+def test_a_file_at_its_bound_ends_the_process(fs: FaultFs):
+    """MEGABYTES: one clear message, the record is not begun."""
+    written(fs, text_of(0))
+    fs.corrupt(PATH, lambda data: data.extend(b"x" * (1 << 20) + b"\n"))
+    size = len(fs.content(PATH))
+    with pytest.raises(
+        OperatorError, match=r"REP1\.dsc: the discard file would exceed its MEGABYTES 1; .*Move the file"
+    ):
+        opened(fs, megabytes=1).add(text_of(1))
+    assert len(fs.content(PATH)) == size
+
+
+def test_purge_begins_a_new_file_and_keeps_ten(fs: FaultFs):
+    """Only what was committed gives a file another name: a group that is started again and again loses no record."""
+    for number in range(15):
+        written(fs, text_of(number, Position(number, 0)), position=Position(number, 0), purge=True)
+    opened(fs, Position(14, 0), purge=True).close()
+    assert len(places(fs)) == 1
+    names = sorted(name for name in fs.listdir("/home/dirdsc") if name.startswith("REP1"))
+    assert names == sorted(["REP1.dsc", *(f"REP1.{n}.dsc" for n in range(10))])
+    assert b"change 13 of" in fs.content("/home/dirdsc/REP1.0.dsc")
+    assert b"change 4 of" in fs.content("/home/dirdsc/REP1.9.dsc")
+
+
+def test_a_file_that_is_moved_away_is_made_anew(fs: FaultFs):
+    """It is opened by name for each batch."""
+    file = opened(fs)
+    file.add(text_of(0))
+    file.sync()
+    fs.rename(PATH, "/home/dirdsc/done")
+    file.add(text_of(0))
+    file.sync()
+    assert len(places(fs)) == 1
+
+
+def test_two_groups_never_write_one_file_at_once(tmp_path):
+    """The second START is refused while the first group runs."""
+    path = str(tmp_path / "shared.dsc")
+    first = DiscardFile(RealFs(), path, 1)
+    with pytest.raises(LockedError, match=r"\.shared\.dsc\.lock: held by process"):
+        DiscardFile(RealFs(), path, 1)
+    first.look(Position(0, 0))
+    first.add(text_of())
+    first.sync()
+    first.close()
+    second = DiscardFile(RealFs(), path, 1)
+    second.close()
+    assert read_bytes(RealFs(), path).endswith(b"\n")
