@@ -99,8 +99,8 @@ KEYWORDS = COMMON | table(
     Keyword(
         "RECONNECTSECS",
         "n",
-        "Try for n seconds to get a lost database connection back, 0 to 86400; 60 if not given. Then the process ends.",
-        "RECONNECTSECS 60",
+        "Try for n seconds to get a lost connection back, 0 to 86400; 3600 if not given. Then the process ends.",
+        "RECONNECTSECS 600",
         number(0, 86400),
     ),
 )
@@ -131,7 +131,7 @@ class ExtractParams:
             tuple(values.all("TABLEEXCLUDE")),
             values.one("FLUSHCSECS", 10) / 100,
             values.one("BLOCKSIZE", 1024) << 10,
-            float(values.one("RECONNECTSECS", 60)),
+            float(values.one("RECONNECTSECS", 3600)),
         )
 
     def captures(self, schema: str, name: str) -> bool:

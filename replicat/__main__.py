@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import atexit
 import os
-import shutil
 import sys
-import tempfile
 
 from replicat.discard import Discards
 from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams, exact_table
 from replicat.refusals import DISCARD
+from replicat.scratch import Scratch
 from replicat.target import Target
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
@@ -21,8 +20,6 @@ from trails.runtime.registration import Registration
 
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
-MEMORY_NEEDED = 512 << 20
-LONGEST_FOLDER = 60
 
 
 def build(context: Context) -> Process:
@@ -36,12 +33,11 @@ def build(context: Context) -> Process:
     trail = TrailName.parse(registration.trail, context.home.root)
     target = _target(context, params)
     target.connect()  # a wrong password should not cost the seconds that Spark takes to start
-    folders = scratch_folders(context.home.root, context.home.folder("dirtmp"), context.group)
-    for folder in folders:  # of a predecessor that was killed: in /dev/shm it would hold memory for ever
-        shutil.rmtree(folder, ignore_errors=True)
+    scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
+    atexit.register(scratch.release)
     settings = SparkSettings(
         name=f"trailgate {context.group}",
-        scratch=scratch_folder(folders),
+        scratch=scratch.folder,
         log=os.path.join(context.home.folder("dirrpt"), f"{context.group}.spark.log"),
         master=params.spark_master,
         megabytes=params.spark_megabytes,
@@ -67,25 +63,6 @@ def build(context: Context) -> Process:
         target.close()
         engine.close()
         raise
-
-
-def scratch_folders(root: str, dirtmp: str, group: str) -> tuple[str, str]:
-    """Where Spark's own private folder may be: in memory, or else in the home.
-
-    Spark puts unix sockets there, whose paths are short by nature.
-    """
-    home = hashlib.blake2b(root.encode(), digest_size=8).hexdigest()
-    private = f"trailgate-{os.geteuid()}-{home}-{group}"
-    folder = os.path.join(dirtmp, f"spark-{group}")
-    on_disk = folder if len(folder) <= LONGEST_FOLDER else os.path.join(tempfile.gettempdir(), private)
-    return f"/dev/shm/{private}", on_disk
-
-
-def scratch_folder(folders: tuple[str, str]) -> str:
-    """In memory where the machine offers enough of it."""
-    in_memory, on_disk = folders
-    enough = os.access("/dev/shm", os.W_OK | os.X_OK) and shutil.disk_usage("/dev/shm").free >= MEMORY_NEEDED
-    return in_memory if enough else on_disk
 
 
 def _seen(context: Context, registration: Registration) -> int | None:

@@ -16,7 +16,7 @@ from trails.runtime.params import COMMON, Keyword, Pattern, Statement
 
 DEFAULT_BATCH_ROWS = 100_000
 DEFAULT_BATCH_MEGABYTES = 64
-DEFAULT_RECONNECT_SECONDS = 60
+DEFAULT_RECONNECT_SECONDS = 3600
 DEFAULT_MASTER = "local[2]"
 DEFAULT_SPARK_MEGABYTES = 768
 
@@ -224,8 +224,8 @@ KEYWORDS = COMMON | params.table(
     Keyword(
         "RECONNECTSECS",
         "n",
-        "How long to try again when the target is away, before the process ends with exit code 3; 60 if not given.",
-        "RECONNECTSECS 60",
+        "How long to try again when the target is away, before the process ends with exit code 3; 3600 if not given.",
+        "RECONNECTSECS 600",
         params.number(0, 86_400),
     ),
     Keyword("SPARKMASTER", "url", "Where Spark runs; local[2] if not given.", "SPARKMASTER local[2]", params.text),

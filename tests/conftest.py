@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from demo.servers import BASE_PREFIX, PostgresServer, processes_in
+from replicat.scratch import sweep
 
 TESTS = Path(__file__).parent
 OFFLINE = tuple(TESTS / name for name in ("unit", "property", "fault", "compat"))
@@ -83,6 +84,7 @@ def nothing_left_running() -> Iterator[None]:
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    sweep()  # folders in memory of Replicats that tests killed
     assert not names, "tests left processes running:\n" + "\n".join(names)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat.__main__ import scratch_folders
+from replicat.scratch import sweep
 from replicat.targets.postgres import add_row_table
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
@@ -107,9 +106,7 @@ def group(tmp_path: Path, target_db: str) -> Iterator[Group]:
     if made.process is not None:
         made.stop(signal.SIGKILL)
     made.feed.close()
-    # A killed process leaves it to its next start, which these homes will not see.
-    for folder in scratch_folders(made.home.root, made.home.folder("dirtmp"), "REP1"):
-        shutil.rmtree(folder, ignore_errors=True)
+    sweep()  # a killed process leaves its folder to the next Replicat of this host
 
 
 class Model:

@@ -34,7 +34,11 @@ def test_a_whole_parameter_file() -> None:
     found = params(GOOD + "FLUSHCSECS 5\nBLOCKSIZE 64\nRECONNECTSECS 0\n")
     assert (found.group, found.trail, found.url) == ("EXT1", "./dirdat/lt", "postgresql://gate:secret@db/shop")
     assert (found.flush_seconds, found.block_bytes, found.reconnect_seconds) == (0.05, 65536, 0)
-    assert (params(GOOD).flush_seconds, params(GOOD).block_bytes, params(GOOD).reconnect_seconds) == (0.1, 1 << 20, 60)
+    assert (params(GOOD).flush_seconds, params(GOOD).block_bytes, params(GOOD).reconnect_seconds) == (
+        0.1,
+        1 << 20,
+        3600,
+    )
     captured = [("sales", "orders"), ("sales", "audit_1"), ("Odd", "T"), ("odd", "t"), ("public", "x")]
     assert [found.captures(*name) for name in captured] == [True, False, True, False, False]
 

@@ -37,7 +37,7 @@ def test_defaults():
     """A small file is enough."""
     params = read(GOOD)
     assert (params.batch_rows, params.batch_bytes, params.commit_wait) == (100_000, 64 << 20, False)
-    assert (params.spark_master, params.reconnect_seconds) == ("local[2]", 60)
+    assert (params.spark_master, params.reconnect_seconds) == ("local[2]", 3600)
 
 
 @pytest.mark.parametrize(

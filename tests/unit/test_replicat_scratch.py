@@ -1,0 +1,68 @@
+"""replicat/scratch.py: one folder a group, and none of a dead process for long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replicat import scratch
+from replicat.scratch import Scratch, sweep
+
+HOLDER = """
+import os, sys, time
+from replicat import scratch
+scratch.MEMORY, scratch.MEMORY_NEEDED = sys.argv[1], 0
+made = scratch.Scratch("/home/one", "/home/one/dirtmp", "REP1")
+os.makedirs(made.folder)
+print(made.folder, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for /dev/shm."""
+    monkeypatch.setattr(scratch, "MEMORY", str(tmp_path))
+    monkeypatch.setattr(scratch, "MEMORY_NEEDED", 0)
+    return tmp_path
+
+
+def test_released_folder_is_gone(memory: Path) -> None:
+    """A graceful end leaves nothing, neither folder nor lock."""
+    made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
+    os.makedirs(made.folder)
+    assert sweep() == []
+    made.release()
+    assert list(memory.iterdir()) == []
+
+
+def test_folder_of_a_killed_process_is_swept_by_another_group(memory: Path) -> None:
+    """While its process lives it stays; after SIGKILL the next Replicat on this host removes it."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(memory)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    folder = holder.stdout.readline().strip()
+    try:
+        assert sweep() == []
+        assert os.path.isdir(folder)
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        holder.stdout.close()
+    other = Scratch("/home/two", "/home/two/dirtmp", "REP2")
+    assert not os.path.exists(folder)
+    other.release()
+    assert list(memory.iterdir()) == []
+
+
+def test_folder_goes_to_the_home_where_memory_is_short(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and Spark's files then lie in dirtmp."""
+    monkeypatch.setattr(scratch, "MEMORY_NEEDED", 1 << 60)
+    (memory / "dirtmp").mkdir()
+    made = Scratch(str(memory), "/tmp/h/dirtmp", "REP1")
+    assert made.folder == "/tmp/h/dirtmp/spark-REP1"
+    made.release()
