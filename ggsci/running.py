@@ -58,7 +58,7 @@ def _each(session: Session, group: Registration, do: Callable[[Session, Registra
 def _start_one(session: Session, group: Registration) -> bool:
     """Send the request. True if there is a start to wait for."""
     who = f"{group.kind} {group.name}"
-    if status_of(session.home, group).status.is_alive:
+    if _settled(session, group, "CHILD", time.monotonic() + SPAWN_SECONDS).status.is_alive:
         session.say(f"{who} is already running.")
         return False
     check_group_file(session.home, group)
@@ -66,6 +66,23 @@ def _start_one(session: Session, group: Registration) -> bool:
     checked(ask(session.home, MANAGER, "START", timeout=10, name=group.name))
     session.say(f"{who} starting")
     return True
+
+
+def _settled(session: Session, group: Registration, verb: str, end: float) -> GroupStatus:
+    """The status once no process of the group is half-way, for a bounded time.
+
+    A restart made a moment ago may not hold the group's lock yet, and a process that let it go may still be ending.
+    `verb` asks the Manager for what it knows of its child: CHILD, or HOLD, which also forbids restarts.
+    """
+    while True:
+        try:
+            child = ask(session.home, MANAGER, verb, timeout=2, name=group.name)
+        except AwayError:
+            child = {}
+        now = status_of(session.home, group)
+        if now.status.is_alive or not child.get("alive") or time.monotonic() > end:
+            return now
+        time.sleep(LOOK_EACH)
 
 
 def _await_start(session: Session, group: Registration, end: float) -> bool:
@@ -103,7 +120,7 @@ def _stop_one(session: Session, group: Registration) -> bool:
     end = time.monotonic() + SPAWN_SECONDS
     announced = False
     while True:
-        now = _once_up(session, group, _hold(session, group), end)
+        now = _settled(session, group, "HOLD", end)
         if not now.status.is_alive:
             session.say(f"{who} is already {'stopped' if now.status is Status.STOPPED else now.status}.")
             return False
@@ -127,23 +144,6 @@ def _is_told(session: Session, group: Registration, now: GroupStatus, *, last: b
             raise
         os.kill(now.pid, signal.SIGTERM)
     return True
-
-
-def _hold(session: Session, group: Registration) -> dict[str, Any]:
-    """Tell the Manager that the operator wants it down, so that no restart is made. What it knows of its child."""
-    try:
-        return ask(session.home, MANAGER, "HOLD", timeout=2, name=group.name)
-    except AwayError:
-        return {}
-
-
-def _once_up(session: Session, group: Registration, child: dict[str, Any], end: float) -> GroupStatus:
-    """The status to go by: a restart made a moment ago may not hold the group's lock yet, and is waited for."""
-    now = status_of(session.home, group)
-    while not now.status.is_alive and child.get("alive") and time.monotonic() < end:
-        time.sleep(LOOK_EACH)
-        now, child = status_of(session.home, group), _hold(session, group)
-    return now
 
 
 def _await_stop(session: Session, group: Registration, end: float) -> bool:

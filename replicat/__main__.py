@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 
@@ -34,7 +33,6 @@ def build(context: Context) -> Process:
     target = _target(context, params)
     target.connect()  # a wrong password should not cost the seconds that Spark takes to start
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
-    atexit.register(scratch.release)
     settings = SparkSettings(
         name=f"trailgate {context.group}",
         scratch=scratch.folder,
@@ -44,7 +42,7 @@ def build(context: Context) -> Process:
         options=params.spark_options,
     )
     discards = _discards(context, params)
-    engine = SparkEngine(settings)
+    engine = SparkEngine(settings, scratch.release)
     try:
         return Replicat(
             params,

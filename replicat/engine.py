@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -70,9 +70,13 @@ class SparkSettings:
 class SparkEngine:
     """See Engine."""
 
-    def __init__(self, settings: SparkSettings) -> None:
-        """Start Spark and run a first job, so that the first batch finds everything warm."""
+    def __init__(self, settings: SparkSettings, release: Callable[[], None] = lambda: None) -> None:
+        """Start Spark and run a first job, so that the first batch finds everything warm.
+
+        `release` is called when the scratch folder is no longer used.
+        """
         self._settings = settings
+        self._release = release
         _need_java()
         shutil.rmtree(settings.scratch, ignore_errors=True)
         try:
@@ -166,6 +170,7 @@ class SparkEngine:
         self._pool.shutdown(wait=False)
         self._output.close()
         shutil.rmtree(self._settings.scratch, ignore_errors=True)
+        self._release()
 
 
 def spark_options(settings: SparkSettings) -> dict[str, str]:

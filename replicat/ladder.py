@@ -40,7 +40,8 @@ def apply_task(
         target.apply(part.steps)
         return
     except RefusedError as error:
-        note(f"The target refused a batch as a whole; trying other ways: {error}")
+        # No row's values here: this line comes with each such batch, and most of them then arrive.
+        note(f"The target refused a batch as a whole (SQLSTATE {error.sqlstate}, {error.table}); trying other ways")
     if not _applied(target, part, rewrite=True):
         _halve(target, task, 0, len(transactions(task, fs)), fs, refused)
 
