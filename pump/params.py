@@ -39,8 +39,6 @@ class PumpParams:
     window_bytes: int = DEFAULT_WINDOW_MEGABYTES << 20
     retry_delay: float = DEFAULT_RETRY_DELAY
     retry_seconds: float = DEFAULT_RETRY_SECONDS
-    checkpoint_seconds: int = 10
-    report_seconds: int = 0
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> PumpParams:
@@ -57,8 +55,6 @@ class PumpParams:
             window_bytes=found.one("WINDOW", DEFAULT_WINDOW_MEGABYTES) << 20,
             retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
             retry_seconds=found.one("RETRYSECS", DEFAULT_RETRY_SECONDS),
-            checkpoint_seconds=found.one("CHECKPOINTSECS", 10),
-            report_seconds=found.one("REPORTCOUNT", 0),
         )
 
     @property

@@ -47,8 +47,6 @@ class ReplicatParams:
     spark_master: str = DEFAULT_MASTER
     spark_megabytes: int = DEFAULT_SPARK_MEGABYTES
     spark_options: tuple[tuple[str, str], ...] = ()
-    checkpoint_seconds: int = 10
-    report_seconds: int = 0
     error_rules: tuple[ErrorRule, ...] = ()
     discard_file: DiscardSetting = field(default_factory=DiscardSetting)
 
@@ -70,8 +68,6 @@ class ReplicatParams:
             spark_master=found.one("SPARKMASTER", DEFAULT_MASTER),
             spark_megabytes=found.one("SPARKMEMORY", DEFAULT_SPARK_MEGABYTES),
             spark_options=tuple(found.all("SPARKOPTIONS")),
-            checkpoint_seconds=found.one("CHECKPOINTSECS", 10),
-            report_seconds=found.one("REPORTCOUNT", 0),
             error_rules=tuple(found.all("REPERROR")),
             discard_file=found.one("DISCARDFILE", DiscardSetting()),
         )

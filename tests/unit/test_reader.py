@@ -72,7 +72,12 @@ def test_damage_below_the_durable_end_stops_the_writer_too() -> None:
         ("empty", lambda d: d.clear(), DamageError, "found 0 bytes"),
         ("foreign", lambda d: d.__setitem__(slice(0, 4), b"\x7fELF"), DamageError, "not a trail file"),
         ("newer", lambda d: d.__setitem__(9, 2), VersionError, "format version 2"),
-        ("no END", lambda d: d.__setitem__(slice(DURABLE_OFFSET, DURABLE_OFFSET + 12), bytes(12)), DamageError, "CRC"),
+        (
+            "durable end wiped",
+            lambda d: d.__setitem__(slice(DURABLE_OFFSET, DURABLE_OFFSET + 12), bytes(12)),
+            DamageError,
+            "CRC",
+        ),
     ],
 )
 def test_damages(name: str, change: Callable[[bytearray], None], error: type[GateError], words: str) -> None:
