@@ -18,6 +18,7 @@ from benchmarks import trailfiles
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
 from replicat import decode
+from replicat.plan import Plans, TablePlan
 from replicat.target import Layout
 from trails.codec import decode_data
 from trails.format import FLAG_LZ4, Kind
@@ -134,7 +135,7 @@ def _staged(trail: TrailName) -> int:
             return rows
 
 
-def _plans() -> decode.Plans:
+def _plans() -> Plans:
     table = trailfiles.DEFINITION
     layout = Layout(
         table.schema,
@@ -143,5 +144,5 @@ def _plans() -> decode.Plans:
         tuple(c.native for c in table.columns),
         ("id",),
     )
-    plan = decode.TablePlan(table.full_name, table.full_name, layout, table.key, integer_key=True)
-    return {table.id: plan}
+    plan = TablePlan(table.full_name, table.full_name, layout, table.key, integer_key=True)
+    return {table.id: (plan,)}

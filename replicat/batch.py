@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from replicat.decode import Place, Plans, Task
+from replicat.decode import Place, Task
+from replicat.plan import Plans
 from trails.format import Indicator
 from trails.plan import Planner, Unit
 from trails.position import Position, TrailName

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from replicat.batch import Batch, begun_before
-from replicat.decode import Part, Spot, Task
+from replicat.decode import Spot, Task
 from replicat.discardfile import BEGINS, DiscardFile
 from replicat.ladder import Refused, abend
+from replicat.part import Part
 from replicat.refusals import DISCARD, ErrorRule, action_of
 from replicat.target import RefusedError
 from trails.position import Position

@@ -15,8 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from replicat.decode import Part, Task, run_partition
+from replicat.decode import Task, run_partition
 from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
+from replicat.part import Part
 from trails.errors import EXIT_AWAY, GateError, OperatorError
 
 # Each job's result comes through a socket file that the JVM would remember for ever.

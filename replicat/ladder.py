@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replicat.decode import Part, Spot, Task, run_each, run_some, transactions
+from replicat.decode import Spot, Task, run_each, run_some, transactions
+from replicat.part import Part
 from replicat.target import RefusedError, Target
 from trails.errors import OperatorError
 from trails.fs import Fs

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replicat.decode import TablePlan
 from replicat.params import MapRule
+from replicat.plan import TablePlan
 from replicat.target import Layout, TargetTable
 from trails.errors import OperatorError
 from trails.record import TableDef

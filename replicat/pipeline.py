@@ -14,8 +14,10 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from replicat.batch import Batch, Batcher, Job, tasks_of
-from replicat.decode import Part, Plans, Task, discard
+from replicat.decode import Task
 from replicat.engine import Engine
+from replicat.part import Part, discard
+from replicat.plan import Plans
 from trails.errors import GateError
 from trails.fs import Fs
 from trails.plan import Planner

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replicat import startup
-from replicat.decode import TablePlan
 from replicat.discard import Discards
 from replicat.engine import Engine
 from replicat.ladder import apply_task
 from replicat.mapping import find_rule, missing_table, plan_table
 from replicat.params import MapRule, ReplicatParams
 from replicat.pipeline import Pipeline, Running
+from replicat.plan import TablePlan
 from replicat.target import PlaceLostError, Row, Target, TargetTable
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import AwayError, GateError, OperatorError
@@ -89,7 +89,7 @@ class Replicat(Process):
         self._failing_since: float | None = None  # since when nothing was committed, for RECONNECTSECS
         self._try_at = 0.0
         self._pause = FIRST_PAUSE
-        self._plans: dict[bytes, TablePlan | None] = {}
+        self._plans: dict[bytes, tuple[TablePlan, ...]] = {}
         self._planned = 0
         self._watch: Watch | None = None
         self.stats = Stats(clock.now_us())
@@ -307,7 +307,7 @@ class Replicat(Process):
 
     # Mapping
 
-    def _plan_all(self, planner: Planner) -> dict[bytes, TablePlan | None]:
+    def _plan_all(self, planner: Planner) -> dict[bytes, tuple[TablePlan, ...]]:
         """Plans for every definition met; a new dict only when there are new ones."""
         if len(planner.definitions) != self._planned:
             plans = dict(self._plans)
@@ -317,18 +317,18 @@ class Replicat(Process):
             self._plans, self._planned = plans, len(planner.definitions)
         return self._plans
 
-    def _plan(self, definition: TableDef) -> TablePlan | None:
-        """A plan; one that carries its error is told when a row of it comes, after all before it has arrived."""
+    def _plan(self, definition: TableDef) -> tuple[TablePlan, ...]:
+        """A plan for each MAP that takes the table; an error in one is told when a row of it comes."""
         rule = find_rule(self._params.maps, self._params.excludes, definition.schema, definition.name)
         if rule is None:
-            return None
+            return ()
         try:
             table = self._target_table(rule, definition.full_name, definition.schema, definition.name)
-            return plan_table(rule, definition, table)
+            return (plan_table(rule, definition, table),)
         except AwayError:
             raise
         except GateError as error:
-            return startup.failing_plan(definition, str(error))
+            return (startup.failing_plan(definition, str(error)),)
 
     def _target_table(self, rule: MapRule, source: str, schema: str, name: str) -> TargetTable:
         # Looked at for every new definition: whoever changed the source may have changed the target shortly before.
@@ -347,9 +347,9 @@ class Replicat(Process):
             if exact is not None and find_rule([rule], self._params.excludes, *exact) is not None:
                 self._target_table(rule, ".".join(exact), *exact)
         for definition in startup.definitions_at(self._fs, self._trail, self._begin, self._row.trail_id):
-            plan = self._plan(definition)
-            if plan is not None and plan.error:
-                raise OperatorError(plan.error)
+            for plan in self._plan(definition):
+                if plan.error:
+                    raise OperatorError(plan.error)
 
     # Telling
 

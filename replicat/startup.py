@@ -14,8 +14,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from replicat.decode import TablePlan
 from replicat.params import MapRule
+from replicat.plan import TablePlan
 from replicat.target import Layout, Row, Target, TargetTable
 from trails.errors import OperatorError
 from trails.fs import Fs

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from replicat.batch import Batcher, tasks_of
-from replicat.decode import TablePlan
 from replicat.engine import SparkEngine, SparkLostError, SparkSettings
+from replicat.plan import TablePlan
 from replicat.target import Layout, Work
 from tests.support.list_target import parse
 from tests.support.replicat_trail import TrailFeed, table
@@ -33,9 +33,8 @@ from trails.record import MISSING, Op
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 KV = table("s", "kv", "id v", "id")
-PLANS = {
-    KV.id: TablePlan("s.kv", "s.kv", Layout("s", "kv", ("id", "v"), ("integer", "text"), ("id",)), (0,), None, True)
-}
+_LAYOUT = Layout("s", "kv", ("id", "v"), ("integer", "text"), ("id",))
+PLANS = {KV.id: (TablePlan("s.kv", "s.kv", _LAYOUT, (0,), None, True),)}
 
 
 @pytest.fixture

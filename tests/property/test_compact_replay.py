@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replicat.compact import Net
-from replicat.decode import TablePlan, net_rows
+from replicat.netrows import net_rows
+from replicat.plan import TablePlan
 from replicat.target import Layout, Work
 from tests.support.list_target import ListTarget, Store, parse
 from trails.record import MISSING

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from replicat.decode import Part, Task, run
+from replicat.decode import Task, run
+from replicat.part import Part
 from trails.errors import GateError
 from trails.format import Indicator
 from trails.fs import Fs

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from replicat.batch import Batcher
-from replicat.decode import Builder, TablePlan, Task, run_partition
+from replicat.builder import Builder
+from replicat.decode import Task, run_partition
+from replicat.plan import TablePlan
 from replicat.target import Layout, Work
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError, OperatorError
@@ -25,7 +27,9 @@ def plan(name: str, *columns: str) -> TablePlan:
 
 def test_a_changed_table_loses_nothing_of_the_tables_named_before_it():
     """A block that brings a new shape of one table closes what is open; the block's other tables begin anew too."""
-    builder = Builder({b"x": plan("x", "id", "a"), b"t1": plan("t", "id", "a"), b"t2": plan("t", "id", "a", "b")})
+    builder = Builder(
+        {b"x": (plan("x", "id", "a"),), b"t1": (plan("t", "id", "a"),), b"t2": (plan("t", "id", "a", "b"),)}
+    )
     builder.add([b"x", b"t1"], [(Op.INSERT, 0, ["1", "a"]), (Op.INSERT, 1, ["1", "a"])])
     builder.add([b"x", b"t2"], [(Op.INSERT, 0, ["2", "a"]), (Op.INSERT, 1, ["2", "a", "b"])])
     part = builder.finish()
@@ -44,7 +48,8 @@ def test_no_space_for_a_result_is_told_with_the_place_where_to_make_some(tmp_pat
     batch = Batcher(Planner(reader), 100, 64 << 20).next()
     assert batch is not None and reader.header is not None
     (block,) = batch.jobs[0].tasks[0]
-    plans = {wide.id: TablePlan("s.wide", "s.wide", Layout("s", "wide", ("id", "a"), ("text",) * 2, ("id",)), (0,))}
+    layout = Layout("s", "wide", ("id", "a"), ("text",) * 2, ("id",))
+    plans = {wide.id: (TablePlan("s.wide", "s.wide", layout, (0,)),)}
     place = (block.start.seqno, block.start.rba, block.end.rba)
     task = Task(
         feed.trail.folder, feed.trail.prefix, reader.header.trail_id, (place,), plans, str(tmp_path / "no folder")
@@ -77,7 +82,7 @@ def test_a_long_run_of_places_without_changes_is_not_gathered(tmp_path: Path):
 def test_a_truncate_of_one_of_two_tables_that_share_a_target_is_refused():
     """Such as one partition of many: the target's table would lose the others' rows too."""
     layout = Layout("public", "t", ("id",), ("text",), ("id",))
-    plans = {name.encode(): TablePlan(f"src.{name}", "public.t", layout, (0,)) for name in ("t1", "t2")}
+    plans = {name.encode(): (TablePlan(f"src.{name}", "public.t", layout, (0,)),) for name in ("t1", "t2")}
     with pytest.raises(OperatorError, match=r"TRUNCATE of src.t1: it would empty public.t, .* rows of src.t2"):
         Builder(plans).add([b"t1"], [(Op.TRUNCATE, [0], 0)])
     builder = Builder(plans)

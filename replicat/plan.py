@@ -1,0 +1,109 @@
+"""What becomes of a source table's rows: plain data that travels to Spark's workers.
+
+Rule: everything here is frozen and picklable; replicat/mapping.py makes it, replicat/builder.py obeys it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replicat.target import Layout
+from trails.record import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One thing an expression reads: `kind` is column, before, fact, token, or missing (is the column MISSING).
+
+    `index`: of the image (column, before, missing); `name`: of a fact or token; `type`: the Spark type it is cast to.
+    """
+
+    kind: str
+    index: int = -1
+    name: str = ""
+    type: str = "STRING"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A Spark SQL expression over operands; `type`: its result's logical type, `where`: file:line, `text`: as written."""
+
+    sql: str
+    where: str
+    text: str
+    operands: tuple[Operand, ...]
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one written column's value comes from: `kind` is column, before, const, fact, token or expr.
+
+    `index`: of the image, or of the mapping's expressions; `value`: of a const; `name`: of a fact or token.
+    """
+
+    kind: str
+    index: int = -1
+    value: Value = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """A condition (an expression's index). Without `ops` it says which rows belong to the target; with them, which
+    of these operations (INSERT, UPDATE, DELETE) pass.
+    """
+
+    expr: int
+    ops: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MapProgram:
+    """What a MAP asks beyond columns by name. `slots`: one for each column of the layout."""
+
+    slots: tuple[Slot, ...]
+    expressions: tuple[Expression, ...] = ()
+    filters: tuple[RowFilter, ...] = ()
+    insert_all: bool = False
+    insert_deletes: bool = False
+    insert_updates: bool = False
+    update_deletes: bool = False
+    update_inserts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What becomes of a source table's rows. `pick`: image indexes that the target has (None: all).
+
+    `integer_key`: one key column, of whole numbers. `error`: why it can't be applied; told when the first row of it is
+    met, so that all before it still arrives.
+    """
+
+    source: str
+    target: str
+    layout: Layout
+    key: tuple[int, ...]
+    pick: tuple[int, ...] | None = None
+    integer_key: bool = False
+    error: str = ""
+    columns: tuple[str, ...] = ()  # names of all columns of an image, where `pick` leaves some out
+    mapping: MapProgram | None = None  # with one, rows are mapped first; then `key` counts in the mapped row
+
+    @property
+    def shape(self) -> tuple[Layout, tuple[int, ...], tuple[int, ...] | None]:
+        """Plans of equal shape share one net effect."""
+        return self.layout, self.key, self.pick
+
+    def in_key_order(self, keys: Iterable[Any]) -> list[Any]:
+        """Keys as the target's index has them, or nearly: rows that come so cost it half as much."""
+        try:
+            return sorted(keys, key=int) if self.integer_key else sorted(keys)
+        except (TypeError, ValueError):
+            return list(keys)
+
+
+Plans = Mapping[bytes, tuple[TablePlan, ...]]
+"""By table id: one plan for each MAP that takes the table; none: no MAP wants it."""
