@@ -12,6 +12,7 @@ from trails.errors import OperatorError
 from trails.position import TrailName
 from trails.runtime.process import Context, main
 from trails.runtime.registration import Registration
+from trails.runtime.tableparams import Projector, environment
 
 PRODUCT = "EXTRACT"
 TROUBLE = "TG-01223"
@@ -50,7 +51,13 @@ def settings(context: Context, params: ExtractParams, registration: Registration
         tuple(registration.alter.items()),
         params.flush_seconds,
         params.block_bytes,
+        project(context, params),
     )
+
+
+def project(context: Context, params: ExtractParams) -> Projector | None:
+    """What TABLE's options make of tables; None if there are none."""
+    return params.tables.projector(environment(params.group, context.host))
 
 
 def source(context: Context, params: ExtractParams) -> Source:
@@ -71,9 +78,11 @@ def source(context: Context, params: ExtractParams) -> Source:
             slot["lsn"],
             {"system": str(slot.get("systemid", "")), "database": str(slot.get("dbname", ""))},
             params.reconnect_seconds,
+            params.ddl,
         ),
         params.captures,
         lambda text: context.log.warning(TROUBLE, text),
+        project(context, params),
     )
 
 

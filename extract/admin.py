@@ -1,9 +1,9 @@
 """`python -P -m extract.admin`: what ggsci asks of a source database. One JSON request on stdin, one JSON reply on
 stdout.
 
-A process of its own, because ggsci imports no driver. Verbs: dblogin, register, unregister, add_trandata,
-info_trandata, delete_trandata. Replies are {"ok": true, ...} or {"ok": false, "error": text}; the exit code is 0 either
-way, as the reply says it all.
+A process of its own, because ggsci imports no driver. Verbs: dblogin, register, unregister, and add_, info_ and
+delete_ of trandata and ddlcapture. Replies are {"ok": true, ...} or {"ok": false, "error": text}; the exit code is 0
+either way, as the reply says it all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from extract.sources import pgcheck
+from extract.sources import pgcheck, pgddl
 from extract.sources.pgdriver import Session, SqlError
 from extract.sources.pgoutput import quoted
 from trails.errors import GateError, OperatorError
@@ -28,7 +28,8 @@ SELECT n.nspname, c.relname, c.relreplident, c.reltoastrelid <> 0,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate AND i.indisvalid),
        (SELECT i.indexrelid::regclass::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT LIKE 'pg\\_%'
+AND n.nspname NOT IN ('information_schema', 'trailgate')
 ORDER BY 1, 2
 """
 
@@ -201,6 +202,33 @@ def _tables(session: Session) -> list[Table]:
     ]
 
 
+def add_ddlcapture(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
+    """Install the event trigger; where it is there already, make it as new."""
+    renewed = pgddl.install(session)
+    return {"renewed": renewed, **_ddlcapture(session)}
+
+
+def info_ddlcapture(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
+    """What is installed."""
+    return _ddlcapture(session)
+
+
+def _ddlcapture(session: Session) -> Reply:
+    found = pgddl.state(session)
+    return {
+        "installed": found.installed,
+        "enabled": found.enabled,
+        "version": found.version,
+        "expected_version": pgddl.VERSION,
+        "tables": found.tables,
+    }
+
+
+def delete_ddlcapture(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
+    """Drop the event trigger and all that belongs to it."""
+    return {"deleted": pgddl.uninstall(session)}
+
+
 VERBS: dict[str, Callable[[Session, Request], Reply]] = {
     "dblogin": dblogin,
     "register": register,
@@ -208,6 +236,9 @@ VERBS: dict[str, Callable[[Session, Request], Reply]] = {
     "add_trandata": add_trandata,
     "info_trandata": info_trandata,
     "delete_trandata": delete_trandata,
+    "add_ddlcapture": add_ddlcapture,
+    "info_ddlcapture": info_ddlcapture,
+    "delete_ddlcapture": delete_ddlcapture,
 }
 
 

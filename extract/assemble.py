@@ -9,6 +9,9 @@ Rules. A block holds either whole transactions (WHOLE) or part of one large one.
 one only when it alone outgrows a block; until then it stays behind when the whole ones before it go out. So memory is
 bounded by two blocks and the largest single change. A block never names two shapes of one table: a file that begins
 between them would open with the newer only. A transaction without a captured change leaves nothing but its place.
+
+A DDL record gets a block of its own, cut off before and after: it waits alone, with the transaction's begin if it is
+the first, until what follows says whether the commit goes with it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
+from trails.columns import Projection
+from trails.ddl import DdlChange
 from trails.format import Indicator
 from trails.position import Position
 from trails.record import Op, Record, TableDef
@@ -27,7 +32,20 @@ BLOCK_BYTES = 1 << 20
 
 Count = Callable[[TableDef, Op, int], None]
 _op_and_table = itemgetter(0, 1)
-_BEGIN, _COMMIT = int(Op.BEGIN), int(Op.COMMIT)
+_BEGIN, _COMMIT, _DDL = int(Op.BEGIN), int(Op.COMMIT), int(Op.DDL)
+_ROWS = frozenset((int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)))
+
+
+class Project(Protocol):
+    """What of a `tableparams.Projector` is used here: the TABLE options that leave columns out or add tokens."""
+
+    def __call__(self, table: TableDef) -> Projection | None:
+        """What becomes of a table's records; None: they stay as they are."""
+        ...
+
+    def ddl(self, change: DdlChange) -> DdlChange | None:
+        """A change of shape without the columns that are left out; None if nothing is left of it."""
+        ...
 
 
 class Output(Protocol):
@@ -48,6 +66,7 @@ class Output(Protocol):
         origin: Position,
         csn: str,
         time_us: int,
+        ddl: bool = False,
     ) -> None:
         """See TrailWriter."""
         ...
@@ -68,9 +87,13 @@ class Assembler:
         *,
         block_bytes: int = BLOCK_BYTES,
         count: Count | None = None,
+        project: Project | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """`origin` and `csn` are those of the trail's last complete transaction; `count` is told what went out."""
+        """`origin` and `csn` are those of the trail's last complete transaction; `count` is told what went out.
+
+        `project`: where TABLE has options. Records of such tables are changed when their block goes out.
+        """
         self.records: list[Record] = []
         self.cache: dict[Any, Any] = {}
         self.time_us = 0
@@ -78,7 +101,11 @@ class Assembler:
         self._output = output
         self._block_bytes = block_bytes
         self._count = count
-        self._tables: list[TableDef] = []
+        self._project = project
+        self._projections: dict[int, Projection] = {}  # by table index, of the tables with options only
+        self._begun: Record = ()  # the last BEGIN
+        self._given: list[TableDef] = []  # as the source gave them
+        self._tables: list[TableDef] = []  # as they go into the trail
         self._names: dict[tuple[str, str], int] = {}
         self._size = 0
         self._open_size = 0
@@ -86,6 +113,7 @@ class Assembler:
         self._is_open = False
         self._streamed = 0  # changes of the open transaction that went out already
         self._began = False  # its begin block went out
+        self._ddl: DdlChange | None = None  # what was gathered is this one's block
         self._transactions = 0
         self._reached = self._origin = self._written = origin
         self._csn = self._written_csn = csn
@@ -116,22 +144,44 @@ class Assembler:
 
     def table(self, definition: TableDef) -> int:
         """The index of a table in the block that is being gathered."""
+        if self._ddl is not None:
+            self._put_out_part()
         name = (definition.schema, definition.name)
         index = self._names.get(name)
-        if index is not None and self._tables[index] != definition:
+        if index is not None and self._given[index] != definition:
             self._put_out_all()
             index = None
         if index is None:
+            projection = None if self._project is None else self._project(definition)
             index = self._names[name] = len(self._tables)
-            self._tables.append(definition)
+            self._given.append(definition)
+            self._tables.append(definition if projection is None else projection.definition)
+            if projection is not None:
+                self._projections[index] = projection
         return index
+
+    def keeps(self, definition: TableDef, column: int) -> bool:
+        """Whether the trail gets this column of the table."""
+        projection = None if self._project is None else self._project(definition)
+        return projection is None or column in projection.kept
+
+    def ddl(self, change: DdlChange) -> None:
+        """Inside a transaction: a table changes its shape here."""
+        self.cache.clear()
+        left = change if self._project is None else self._project.ddl(change)
+        if left is None:
+            return
+        self._put_out_all()
+        self.records.append((_DDL, left.to_wire()))
+        self._ddl = left
 
     def begin(self, csn: str, xid: str, commit_us: int) -> None:
         """A transaction begins."""
         self._is_open = True
         self._open_at = len(self.records)
         self._open_size = 0
-        self.records.append((_BEGIN, csn, xid, commit_us))
+        self._begun = (_BEGIN, csn, xid, commit_us)
+        self.records.append(self._begun)
 
     def commit(self, origin: Position, csn: str, commit_us: int) -> None:
         """The transaction ends."""
@@ -147,6 +197,8 @@ class Assembler:
         if self._began:
             self._began, self._streamed = False, 0
             self._put_out(Indicator.END, len(self.records))
+        elif self._ddl is not None:
+            self._put_out(Indicator.WHOLE, len(self.records))
         elif self._size >= self._block_bytes:
             self.cut()
 
@@ -174,7 +226,7 @@ class Assembler:
             return
         del self.records[self._open_at :]
         self._size -= self._open_size
-        self._is_open, self._open_size, self._streamed = False, 0, 0
+        self._is_open, self._open_size, self._streamed, self._ddl = False, 0, 0, None
         if self._began:
             self._began = False
             self._output.append_restart()
@@ -187,7 +239,7 @@ class Assembler:
             self._put_out(Indicator.WHOLE, self._open_at)
 
     def _put_out_all(self) -> None:
-        """Begin a new block with nothing in it, for a table that changed its shape."""
+        """Begin a new block with nothing in it but, at most, a begin: for a table that changed its shape."""
         self.cut()
         if len(self.records) > 1 - self._began:
             self._put_out_part()
@@ -205,6 +257,8 @@ class Assembler:
         """Write the first `end` records as one block."""
         all_of_it = end == len(self.records)
         records = self.records if all_of_it else self.records[:end]
+        if self._projections:
+            records = self._projected(records)
         complete = indicator in (Indicator.WHOLE, Indicator.END)
         if complete:
             self._written, self._written_csn = self._origin, self._csn
@@ -218,7 +272,9 @@ class Assembler:
             origin=self._written,
             csn=self._written_csn,
             time_us=self._commit_us if complete else self._now_us(),
+            ddl=self._ddl is not None,
         )
+        self._ddl = None
         # In place: a source holds on to this very list.
         del self.records[:end]
         self._transactions, self._open_at = 0, 0
@@ -227,7 +283,20 @@ class Assembler:
         if all_of_it:
             self._forget_tables()
 
+    def _projected(self, records: Sequence[Record]) -> list[Record]:
+        """The block's records, those of tables with options as the trail gets them."""
+        begin = self._begun  # of the open transaction, if the block is a later part of it
+        out: list[Record] = []
+        for record in records:
+            if record[0] == _BEGIN:
+                begin = record
+            projection = self._projections.get(record[1]) if record[0] in _ROWS else None
+            out.append(record if projection is None else projection.record(record, begin))
+        return out
+
     def _forget_tables(self) -> None:
+        self._projections.clear()
+        self._given.clear()
         self._tables.clear()
         self._names.clear()
         self.cache.clear()
@@ -240,6 +309,11 @@ class Assembler:
     def _tally(self, records: Sequence[Record]) -> int:
         """Count what goes out, by table and operation. Returns the changes."""
         changes = 0
+        if self._ddl is not None:
+            if self._count is not None:
+                shape = self._ddl.shape
+                self._count(TableDef(shape.schema, shape.name, ()), Op.DDL, 1)
+            return 1
         for (op, table), n in Counter(map(_op_and_table, records)).items():
             if op in (_BEGIN, _COMMIT):
                 continue

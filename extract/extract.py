@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from extract.assemble import BLOCK_BYTES, Assembler
+from extract.assemble import BLOCK_BYTES, Assembler, Project
 from extract.source import Source
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.errors import OperatorError
@@ -35,7 +35,7 @@ PLACE_SECONDS = 1.0
 class Settings:
     """What an Extract is told by its registration and parameters.
 
-    `trail_text` is the trail as the operator wrote it.
+    `trail_text` is the trail as the operator wrote it; `project`: where TABLE has options for columns.
     """
 
     group: str
@@ -48,6 +48,7 @@ class Settings:
     alter: tuple[tuple[str, Any], ...] = ()
     flush_seconds: float = 0.1
     block_bytes: int = BLOCK_BYTES
+    project: Project | None = None
 
 
 class Extract(Process):
@@ -62,7 +63,13 @@ class Extract(Process):
         self._stats = Stats(clock.now_us(), settings.trail_text)
         mark = writer.last
         self._assembler = Assembler(
-            writer, mark.origin, mark.csn, block_bytes=settings.block_bytes, count=self._count, now_us=clock.now_us
+            writer,
+            mark.origin,
+            mark.csn,
+            block_bytes=settings.block_bytes,
+            count=self._count,
+            project=settings.project,
+            now_us=clock.now_us,
         )
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
         self._gathered_since = clock.monotonic()

@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
+from trails.runtime import ddlparams
+from trails.runtime.ddlparams import DdlRules
 from trails.runtime.params import (
     COMMON,
     Keyword,
-    Pattern,
     Statement,
     check,
     group,
     number,
-    pattern,
     table,
     text,
     word,
 )
+from trails.runtime.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -67,20 +68,25 @@ KEYWORDS = COMMON | table(
     ),
     Keyword(
         "TABLE",
-        "schema.table;",
-        "Capture these tables; * and ? are wildcards.",
-        "TABLE sales.*;",
-        pattern,
+        SHAPE,
+        f"Capture these tables; * and ? are wildcards. {COLUMN_HELP}",
+        "TABLE sales.orders, COLSEXCEPT (secret), TOKENS (csn = @GETENV ('TRANSACTION', 'CSN'));",
+        clauses,
         repeatable=True,
         required=True,
     ),
     Keyword(
         "TABLEEXCLUDE",
-        "schema.table;",
+        "schema.table [, schema.table ...];",
         "Leave these tables out, whatever TABLE says.",
-        "TABLEEXCLUDE sales.audit_*;",
-        pattern,
+        "TABLEEXCLUDE sales.audit_*, sales.log;",
+        patterns,
         repeatable=True,
+    ),
+    ddlparams.keyword(
+        "Capture schema changes of tables: all of them, or those that an INCLUDE takes and no EXCLUDE does. MAPPED: of "
+        "tables that TABLE captures. Needs ADD DDLCAPTURE. Without this parameter none is captured.",
+        "DDL INCLUDE MAPPED, EXCLUDE OPTYPE DROP, EXCLUDE OBJNAME sales.tmp_*",
     ),
     Keyword(
         "FLUSHCSECS",
@@ -113,11 +119,11 @@ class ExtractParams:
     group: str
     url: str
     trail: str
-    tables: tuple[Pattern, ...]
-    excluded: tuple[Pattern, ...] = field(default=())
+    tables: TableRules = field(default_factory=TableRules)
     flush_seconds: float = 0.1
     block_bytes: int = 1 << 20
     reconnect_seconds: float = 60.0
+    ddl: DdlRules | None = None
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
@@ -127,14 +133,13 @@ class ExtractParams:
             values.one("EXTRACT"),
             values.one("SOURCEDB"),
             values.one("EXTTRAIL"),
-            tuple(values.all("TABLE")),
-            tuple(values.all("TABLEEXCLUDE")),
+            TableRules.of(values),
             values.one("FLUSHCSECS", 10) / 100,
             values.one("BLOCKSIZE", 1024) << 10,
             float(values.one("RECONNECTSECS", 3600)),
+            values.one("DDL"),
         )
 
     def captures(self, schema: str, name: str) -> bool:
         """Whether the rules capture this table."""
-        wanted = any(pattern.matches(schema, name) for pattern in self.tables)
-        return wanted and not any(pattern.matches(schema, name) for pattern in self.excluded)
+        return self.tables.wants(schema, name)

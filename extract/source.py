@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from trails.checkpoint import Place
+from trails.ddl import DdlChange
 from trails.position import Position
 from trails.record import Record, TableDef
 
@@ -44,6 +45,14 @@ class Sink(Protocol):
 
     def table(self, definition: TableDef) -> int:
         """The index by which the next record names this table. May close a block, and so empty `cache`."""
+        ...
+
+    def ddl(self, change: DdlChange) -> None:
+        """Inside a transaction: a table changes its shape here. Empties `cache`."""
+        ...
+
+    def keeps(self, definition: TableDef, column: int) -> bool:
+        """Whether the trail gets this column (by its index) of a table: if not, its value need not be known."""
         ...
 
     def begin(self, csn: str, xid: str, commit_us: int) -> None:

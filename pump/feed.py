@@ -87,7 +87,7 @@ class Feed:
         if self._introduced or self._reader.header is None or (block is not None and block.start < self._origin):
             return []
         self._introduced = True
-        defs = self._kept(latest(list(self._reader.definitions.values())))
+        defs = self._kept(latest(list(self._reader.definitions.values())), strict=True)
         if not defs:
             return []
         payload = encode_defs(defs)
@@ -97,8 +97,8 @@ class Feed:
         )  # fmt: skip
         return [self._outgoing(header, payload.data, self._origin, self._origin)]
 
-    def _kept(self, defs: list[TableDef]) -> list[TableDef]:
-        return defs if self._rules is None else self._rules.definitions(defs)
+    def _kept(self, defs: list[TableDef], *, strict: bool = False) -> list[TableDef]:
+        return defs if self._rules is None else self._rules.definitions(defs, strict=strict)
 
     # filtering
 
@@ -130,7 +130,7 @@ class Feed:
     def _keep_defs(self, block: Block) -> tuple[BlockHeader, bytes] | None:
         every = decode_defs(block.header, block.payload)
         defs = self._kept(every)
-        if not defs or len(defs) == len(every):
+        if not defs or defs == every:
             return (block.header, block.payload) if defs else None
         made = encode_defs(defs)
         header = replace(

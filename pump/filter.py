@@ -1,4 +1,4 @@
-"""TABLE and TABLEEXCLUDE applied to blocks: pure functions of a block and the counts of an open transaction.
+"""TABLE and TABLEEXCLUDE applied to blocks: pure functions of a block, and the begin and count of an open transaction.
 
 Rule: one block in, at most one block out, with the same indicator; so the remote trail's blocks follow the local one's
 and a place in one says a place in the other. A transaction that keeps nothing vanishes; a large one always keeps its
@@ -9,15 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from trails.codec import Payload, binary, decode_data, encode_data
-from trails.errors import DamageError, VersionError
-from trails.format import BlockHeader, Indicator
+from trails.columns import Projection
+from trails.ddl import DdlChange
+from trails.errors import DamageError, OperatorError, VersionError
+from trails.format import FLAG_DDL, BlockHeader, Indicator
 from trails.record import Op, TableDef
 
 Passes = Callable[[str, str], bool]
 Count = Callable[[TableDef, Op, int], None]
+
+
+class Project(Protocol):
+    """What of a `tableparams.Projector` is used here: the TABLE options that leave columns out or add tokens."""
+
+    def __call__(self, table: TableDef) -> Projection | None:
+        """What becomes of a table's rows; None: they stay as they are."""
+        ...
+
+    def ddl(self, change: DdlChange) -> DdlChange | None:
+        """A change of shape without the columns that are left out; None if nothing is left of it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +43,17 @@ class Kept:
 
 
 class Filter:
-    """Keeps the tables that `passes` allows. `changes` counts what is kept of the open large transaction."""
+    """Keeps the tables that `passes` allows, and of them what `project` leaves (None: all).
 
-    def __init__(self, passes: Passes, count: Count) -> None:
+    `begun` is the begin of the open large transaction, `changes` counts what is kept of it.
+    """
+
+    def __init__(self, passes: Passes, count: Count, project: Project | None = None) -> None:
         self._passes = passes
         self._count = count
+        self._project = project
         self._known: dict[bytes, bool] = {}
+        self.begun: Any = None
         self.changes = 0
 
     def passes(self, definition: TableDef) -> bool:
@@ -44,9 +63,36 @@ class Filter:
             known = self._known[definition.id] = self._passes(definition.schema, definition.name)
         return known
 
-    def definitions(self, defs: Sequence[TableDef]) -> list[TableDef]:
-        """Those of the tables that are kept."""
-        return [definition for definition in defs if self.passes(definition)]
+    def projection(self, definition: TableDef) -> Projection | None:
+        """What becomes of a kept table's rows; None: they stay as they are. Raises what `project` raises."""
+        return None if self._project is None else self._project(definition)
+
+    def ddl(self, change: DdlChange) -> DdlChange | None:
+        """What is left of a change of shape, for those who don't see all tables and columns; None: nothing.
+
+        A renamed table passes by either of its names.
+        """
+        if not any(self._passes(schema, name) for schema, name in change.names):
+            return None
+        return change if self._project is None else self._project.ddl(change)
+
+    def definitions(self, defs: Sequence[TableDef], *, strict: bool = False) -> list[TableDef]:
+        """Those of the tables that are kept, as they are sent.
+
+        A shape that its TABLE can't be obeyed for is left out, unless `strict`: it may be an old one, named once more
+        at the begin of a file. Its first row raises the error.
+        """
+        kept = []
+        for definition in defs:
+            if self.passes(definition):
+                try:
+                    projection = self.projection(definition)
+                except OperatorError:
+                    if strict:
+                        raise
+                    continue
+                kept.append(definition if projection is None else projection.definition)
+        return kept
 
     def data(
         self, header: BlockHeader, payload: bytes, known: Mapping[bytes, TableDef], where: str, *, again: bool = False
@@ -61,7 +107,7 @@ class Filter:
             return None
         if not work.dropped and work.keeps_all:
             return Kept(header, payload)
-        return _kept(header, encode_data(work.ids, work.out), work.changes, work.transactions)
+        return _kept(header, encode_data(work.ids, work.out), work.changes, work.transactions, ddl=work.ddl)
 
 
 def empty_middle(header: BlockHeader) -> Kept:
@@ -69,10 +115,10 @@ def empty_middle(header: BlockHeader) -> Kept:
     return _kept(header, encode_data([], []), 0, 0)
 
 
-def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int) -> Kept:
+def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int, *, ddl: bool = False) -> Kept:
     made = replace(
         header,
-        flags=payload.flags,
+        flags=payload.flags | (FLAG_DDL if ddl else 0),
         payload_len=len(payload.data),
         raw_len=payload.raw_len,
         changes=changes,
@@ -96,11 +142,15 @@ class _Work:
         self._rules = rules
         self._tables = tables
         self._keep = [rules.passes(table) for table in tables]
+        self._projections = [
+            rules.projection(table) if keep else None for table, keep in zip(tables, self._keep, strict=True)
+        ]
         self._new: dict[int, int] = {}
         self._large = indicator is not Indicator.WHOLE
         self._where = where
         self._begin: Any = None
         self.dropped = False
+        self.ddl = False
         self.ids: list[bytes] = []
         self.out: list[Any] = []
         self.changes = 0
@@ -109,8 +159,8 @@ class _Work:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no table of the list is left out: then the block may go as it stands."""
-        return all(self._keep)
+        """Whether no table of the list is left out or changed: then the block may go as it stands."""
+        return all(self._keep) and not any(self._projections)
 
     def run(self, records: list[Any]) -> None:
         """Take every record of the block."""
@@ -126,6 +176,8 @@ class _Work:
             self._change(record, op)
         elif op == Op.TRUNCATE:
             self._truncate(record)
+        elif op == Op.DDL:
+            self._shape(record)
         elif op == Op.BEGIN:
             self._open(record)
         elif op == Op.COMMIT:
@@ -137,7 +189,7 @@ class _Work:
 
     def _open(self, record: Any) -> None:
         self._rules.changes = 0
-        self._begin = record
+        self._rules.begun = self._begin = record
         if self._large:
             self._emit_begin()
 
@@ -151,6 +203,9 @@ class _Work:
         if not self._keep[table]:
             self.dropped = True
             return
+        projection = self._projections[table]
+        if projection is not None:
+            record = projection.record(record, self._rules.begun)
         images = [image and [binary(v) if type(v) is bytes else v for v in image] for image in record[2:]]
         self._emit([op, self._index(table), *images], table, Op(op))
 
@@ -161,13 +216,24 @@ class _Work:
         if kept:
             self._emit([Op.TRUNCATE, [self._index(table) for table in kept], record[2]], kept[0], Op.TRUNCATE)
 
+    def _shape(self, record: Any) -> None:
+        change = DdlChange.from_wire(record[1], self._where)
+        left = self._rules.ddl(change)
+        if left != change:
+            self.dropped = True
+        if left is not None:
+            self.ddl = True
+            self._put([Op.DDL, left.to_wire()], TableDef(left.shape.schema, left.shape.name, ()), Op.DDL)
+
     def _emit(self, record: list[Any], table: int, op: Op) -> None:
+        self._put(record, self._tables[table], op)
+
+    def _put(self, record: list[Any], table: TableDef, op: Op) -> None:
         self._emit_begin()
         self.out.append(record)
         self.changes += 1
         self._rules.changes += 1
-        key = (self._tables[table], op)
-        self.counted[key] = self.counted.get(key, 0) + 1
+        self.counted[table, op] = self.counted.get((table, op), 0) + 1
 
     def _commit(self, record: Any) -> None:
         if self._begin is not None:
@@ -183,5 +249,6 @@ class _Work:
         new = self._new.get(table)
         if new is None:
             new = self._new[table] = len(self.ids)
-            self.ids.append(self._tables[table].id)
+            projection = self._projections[table]
+            self.ids.append((projection.definition if projection else self._tables[table]).id)
         return new

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
 from trails.runtime import params
 from trails.runtime.params import COMMON, Keyword, ParamErrors, Pattern, Statement, Values
+from trails.runtime.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
 
 DEFAULT_PORT = 7809
 DEFAULT_WINDOW_MEGABYTES = 32
@@ -33,8 +34,7 @@ class PumpParams:
     group: str
     remote: RemoteHost
     trail: str
-    tables: tuple[Pattern, ...] = ()
-    excludes: tuple[Pattern, ...] = ()
+    tables: TableRules = field(default_factory=lambda: TableRules(every=True))
     decode: bool = False
     window_bytes: int = DEFAULT_WINDOW_MEGABYTES << 20
     retry_delay: float = DEFAULT_RETRY_DELAY
@@ -49,8 +49,7 @@ class PumpParams:
             group=found.one("EXTRACT"),
             remote=found.one("RMTHOST"),
             trail=found.one("RMTTRAIL"),
-            tables=tuple(pattern for patterns in found.all("TABLE") for pattern in patterns),
-            excludes=tuple(pattern for patterns in found.all("TABLEEXCLUDE") for pattern in patterns),
+            tables=TableRules.of(found, every=True),
             decode=found.has("NOPASSTHRU"),
             window_bytes=found.one("WINDOW", DEFAULT_WINDOW_MEGABYTES) << 20,
             retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
@@ -59,13 +58,16 @@ class PumpParams:
 
     @property
     def filters(self) -> bool:
-        """Whether blocks must be decoded: NOPASSTHRU, or TABLE and TABLEEXCLUDE that do not let every table through."""
-        return self.decode or bool(self.excludes) or bool(self.tables and not any(map(_is_all, self.tables)))
+        """Whether blocks must be decoded: NOPASSTHRU, a TABLE with options for columns, or TABLE and TABLEEXCLUDE that
+        do not let every table through.
+        """
+        tables = self.tables
+        every = not tables.clauses or any(_is_all(clause.pattern) for clause in tables.clauses)
+        return self.decode or tables.has_columns or bool(tables.excluded) or not every
 
     def passes(self, schema: str, name: str) -> bool:
         """Whether a table is sent: named by a TABLE (or there is none), and by no TABLEEXCLUDE."""
-        wanted = not self.tables or any(pattern.matches(schema, name) for pattern in self.tables)
-        return wanted and not any(pattern.matches(schema, name) for pattern in self.excludes)
+        return self.tables.wants(schema, name)
 
 
 def _is_all(pattern: Pattern) -> bool:
@@ -79,6 +81,9 @@ def _check_order(found: Values) -> None:
         errors.append(found.statements("NOPASSTHRU")[0].wrong("expected PASSTHRU or NOPASSTHRU, found both"))
     if found.statements("RMTTRAIL")[0].line < found.statements("RMTHOST")[0].line:
         errors.append(found.statements("RMTTRAIL")[0].wrong("expected after RMTHOST, found before it"))
+    if found.has("PASSTHRU") and TableRules.of(found).has_columns:
+        wrong = "COLS, COLSEXCEPT, COLGROUP and TOKENS need decoded blocks: expected no PASSTHRU, found it"
+        errors.append(found.statements("PASSTHRU")[0].wrong(wrong))
     if errors:
         raise ParamErrors(errors)
 
@@ -111,12 +116,6 @@ def _trail(statement: Statement) -> str:
     except OperatorError as error:
         raise statement.wrong(str(error)) from None
     return text
-
-
-def _patterns(statement: Statement) -> tuple[Pattern, ...]:
-    if not statement.words:
-        raise statement.error("schema.table, such as sales.*")
-    return tuple(params.table_pattern(statement, word) for word in statement.words)
 
 
 KEYWORDS = COMMON | params.table(
@@ -154,10 +153,10 @@ KEYWORDS = COMMON | params.table(
     ),
     Keyword(
         "TABLE",
-        "schema.table [, schema.table ...];",
-        "Send these tables only; * and ? match. Without TABLE every table is sent.",
-        "TABLE sales.*;",
-        _patterns,
+        SHAPE,
+        f"Send these tables only; * and ? match. Without TABLE every table is sent. {COLUMN_HELP}",
+        "TABLE sales.*, COLSEXCEPT (secret);",
+        clauses,
         repeatable=True,
     ),
     Keyword(
@@ -165,7 +164,7 @@ KEYWORDS = COMMON | params.table(
         "schema.table [, schema.table ...];",
         "Don't send these tables, even where TABLE names them.",
         "TABLEEXCLUDE sales.audit;",
-        _patterns,
+        patterns,
         repeatable=True,
     ),
     Keyword(

@@ -35,7 +35,8 @@ from trails.record import Op, TableDef
 from trails.runtime.clock import Clock
 from trails.runtime.process import Process
 from trails.runtime.report import Log
-from trails.runtime.stats import Stats
+from trails.runtime.stats import COUNTERS, Stats
+from trails.runtime.tableparams import environment
 from trails.watch import Watch
 from trails.wire import Side, Type
 
@@ -127,10 +128,16 @@ class Pump(Process):
         self._lag_us: int | None = None
         self._passed = 0
         self._stats = Stats(clock.now_us(), job.params.trail)
-        self._rules = Filter(job.params.passes, self._count) if job.params.filters else None
+        self._rules = self._filter()
         self._remember(previous)
         mode = "TABLE clauses filter: blocks are decoded" if self._rules else "PASSTHRU: blocks are sent undecoded"
         log.info(CODE_MODE, f"{mode}; from {job.title} to {job.params.remote.host} {job.params.trail}.")
+
+    def _filter(self) -> Filter | None:
+        params = self._job.params
+        if not params.filters:
+            return None
+        return Filter(params.passes, self._count, params.tables.projector(environment(params.group, self._job.host)))
 
     # Process
 
@@ -434,7 +441,7 @@ class Pump(Process):
         reply = self._stats.to_reply()
         if self._rules is None and self._passed:
             # Undecoded blocks say how many changes they hold, not of which table or kind.
-            row = dict.fromkeys(("inserts", "updates", "deletes", "truncates", "discards"), 0)
+            row = dict.fromkeys(COUNTERS, 0)
             reply["tables"] = [{"from": "*.*", "to": "*.*", **row, "operations": self._passed}]
         return reply
 

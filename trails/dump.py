@@ -26,18 +26,18 @@ from typing import Any, NoReturn
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place
 from trails.codec import decode_data
+from trails.ddl import DdlChange
+from trails.dumpvalues import ddl_lines, image_lines
 from trails.errors import EXIT_OPERATOR, EXIT_STOPPED, DamageError, GateError, OperatorError
 from trails.format import FileHeader, Indicator, Kind
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName, parse_file_name
 from trails.reader import Block, BlockReader
-from trails.record import MISSING, Op, TableDef
+from trails.record import Op, TableDef
 from trails.segment import open_segment
 
 Say = Callable[[str], None]
 Definitions = dict[bytes, TableDef]
-
-SHOWN_VALUE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def rows(fs: Fs, source: Source, wanted: Wanted) -> Iterator[Row]:
             op = _op(record, where)
             if op is Op.BEGIN:
                 csn, time_us = str(record[1]), int(record[3])
-            yield Row(record, block.start, csn, time_us, _tables(op, record, tables))
+            yield Row(record, block.start, csn, time_us, _tables(op, record, tables, where))
 
 
 def _op(record: Any, where: str) -> Op:
@@ -151,11 +151,14 @@ def _op(record: Any, where: str) -> Op:
         raise DamageError(f"{where}: expected a record, found {str(record)[:80]!r}") from None
 
 
-def _tables(op: Op, record: list[Any], tables: list[TableDef | None]) -> tuple[TableDef | None, ...]:
+def _tables(op: Op, record: list[Any], tables: list[TableDef | None], where: str) -> tuple[TableDef | None, ...]:
     if op in (Op.INSERT, Op.UPDATE, Op.DELETE):
         return (tables[record[1]],)
     if op is Op.TRUNCATE:
         return tuple(tables[index] for index in record[1])
+    if op is Op.DDL:
+        # A renamed table is met by both of its names.
+        return tuple(TableDef(schema, name, ()) for schema, name in DdlChange.from_wire(record[1], where).names)
     return ()
 
 
@@ -224,8 +227,9 @@ def show_blocks(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
         if number == wanted.limit:
             return
         h = block.header
+        kind = "DDL" if h.is_ddl else h.kind.name
         say(
-            f"{block.start!s:22} {h.kind.name:9} {h.indicator.name:9} {h.size:>9} {h.changes:>8} {h.transactions:>6} "
+            f"{block.start!s:22} {kind:9} {h.indicator.name:9} {h.size:>9} {h.changes:>8} {h.transactions:>6} "
             f"{h.origin!s:22} {_stamp(h.time_us):26} {h.csn or '-'}"
         )
 
@@ -256,30 +260,14 @@ def _record_lines(row: Row, wanted: Wanted) -> list[str]:
     csn = f"  CSN {row.csn}  {_stamp(row.time_us)}" if wanted.picks else ""
     if op is Op.TRUNCATE:
         return [f"{where}TRUNCATE  {names}  flags {record[2]}{csn}"]
+    if op is Op.DDL:
+        return ddl_lines(DdlChange.from_wire(record[1], where), f"{where}{op.name:9} ", csn)
     lines = [f"{where}{op.name:9} {names}{csn}"]
     images = {Op.INSERT: ("after",), Op.UPDATE: ("after", "before"), Op.DELETE: ("before",)}[op]
     for title, image in zip(images, record[2:], strict=False):
         if image is not None:
-            lines += [f"    {title}", *_image(row.tables[0], image)]
+            lines += [f"    {title}", *image_lines(row.tables[0], image)]
     return lines
-
-
-def _image(table: TableDef | None, image: Sequence[Any]) -> list[str]:
-    columns = [column.name + (" (key)" if column.key else "") for column in table.columns] if table else []
-    columns += [f"column {n}" for n in range(len(columns), len(image))]
-    return [f"      {name:30} {_value(value)}" for name, value in zip(columns, image, strict=False)]
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if value is MISSING:
-        return "(missing)"
-    if isinstance(value, bytes):
-        text = f"0x{value[: SHOWN_VALUE // 2].hex()}"
-        return text if len(value) <= SHOWN_VALUE // 2 else f"{text}... ({len(value)} bytes)"
-    text = repr(value[:SHOWN_VALUE])
-    return text if len(value) <= SHOWN_VALUE else f"{text}... ({len(value)} characters)"
 
 
 # --- counting and checking --------------------------------------------------------------------------------------------
@@ -321,14 +309,15 @@ def show_count(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
         say(line)
     counted: dict[str, Counter[Op]] = {}
     for row in chosen_rows(fs, source, wanted):
-        for table in row.tables:
+        for table in row.tables[-1:] if row.op is Op.DDL else row.tables:
             if wanted.is_table(table):
                 counted.setdefault(table.full_name if table else "(no definition)", Counter())[row.op] += 1
     if counted:
         say("")
-        say(f"{'Table':40} {'Inserts':>10} {'Updates':>10} {'Deletes':>10} {'Truncates':>10}")
+        say(f"{'Table':40} {'Inserts':>10} {'Updates':>10} {'Deletes':>10} {'Truncates':>10} {'DDLs':>10}")
     for name, ops in sorted(counted.items()):
-        say(f"{name:40} {ops[Op.INSERT]:>10} {ops[Op.UPDATE]:>10} {ops[Op.DELETE]:>10} {ops[Op.TRUNCATE]:>10}")
+        counts = " ".join(f"{ops[op]:>10}" for op in (Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE, Op.DDL))
+        say(f"{name:40} {counts}")
 
 
 def verify(fs: Fs, source: Source, say: Say) -> bool:
@@ -429,7 +418,10 @@ def _check_block(block: Block, definitions: Definitions, open_: bool, path: str)
     unknown = [table.hex() for table in tables if table not in definitions]
     if unknown:
         raise DamageError(f"{where}: damaged: expected a definition of table {unknown[0]}, found none in this file")
-    changes = sum(1 for record in records if _op(record, where) not in (Op.BEGIN, Op.COMMIT))
+    ops = [op for record in records if (op := _op(record, where)) not in (Op.BEGIN, Op.COMMIT)]
+    if header.is_ddl != (Op.DDL in ops) or (header.is_ddl and len(ops) != 1):
+        raise DamageError(f"{where}: damaged: expected {'one DDL record' if header.is_ddl else 'no DDL'}, found {ops}")
+    changes = len(ops)
     if changes != header.changes:
         raise DamageError(f"{where}: damaged: expected {header.changes} changes, found {changes}")
     return header.indicator in (Indicator.BEGIN, Indicator.MIDDLE)

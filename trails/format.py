@@ -30,6 +30,8 @@ CSN_SIZE = 40
 # PostgreSQL, the widest source, can hand over one row of 1 GiB; an eighth more leaves room for its frame.
 MAX_PAYLOAD = 1152 << 20
 FLAG_LZ4 = 1
+FLAG_DDL = 2
+FLAGS = FLAG_LZ4 | FLAG_DDL
 
 _FIXED = struct.Struct(">8sHHI")
 _DURABLE = struct.Struct(">QI")
@@ -98,6 +100,11 @@ class BlockHeader:
     time_us: int = 0
     csn: str = ""
     payload_crc: int = 0
+
+    @property
+    def is_ddl(self) -> bool:
+        """Whether a table's shape changes in this block, and nothing else does."""
+        return bool(self.flags & FLAG_DDL)
 
     @property
     def size(self) -> int:
@@ -202,9 +209,9 @@ def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHea
     if magic != BLOCK_MAGIC:
         raise _damage(where, rba, f"block magic {BLOCK_MAGIC!r}", repr(magic))
     _expect_crc(where, rba, _block_crc(data[: _BLOCK.size], seed, rba), _CRC.unpack_from(data, _BLOCK.size)[0])
-    if flags & ~FLAG_LZ4:
+    if flags & ~FLAGS:
         raise VersionError(
-            f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAG_LZ4:#06x}",
+            f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAGS:#06x}",
             hint="Read it with the release that wrote it, or a newer one",
         )
     if size > MAX_PAYLOAD or raw > MAX_PAYLOAD:

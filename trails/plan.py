@@ -31,6 +31,11 @@ class Unit:
     csn: str = ""
     time_us: int = 0
 
+    @property
+    def has_ddl(self) -> bool:
+        """Whether one of its blocks is a DDL block (`block.header.is_ddl`)."""
+        return any(block.header.is_ddl for block in self.blocks)
+
 
 class Planner:
     """Groups what a BlockReader gives. `position` is always a transaction border: a restart may begin there."""

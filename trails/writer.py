@@ -20,6 +20,7 @@ from trails.errors import DamageError, GateError, MismatchError, OperatorError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     DURABLE_OFFSET,
+    FLAG_DDL,
     BlockHeader,
     FileHeader,
     Indicator,
@@ -149,11 +150,16 @@ class TrailWriter:
         origin: Position,
         csn: str,
         time_us: int,
+        ddl: bool = False,
     ) -> None:
-        """Append one DATA block. `origin` and `csn` are those of the last transaction complete at the block's end."""
+        """Append one DATA block. `origin` and `csn` are those of the last transaction complete at the block's end.
+
+        `ddl`: it holds a DDL record, and beside it at most its transaction's begin and commit.
+        """
         payload = encode_data(tables, records)
         block = self._block(Kind.DATA, payload, origin=origin, csn=csn, time_us=time_us)
-        header = replace(block[0], indicator=indicator, changes=changes, transactions=transactions)
+        flags = payload.flags | (FLAG_DDL if ddl else 0)
+        header = replace(block[0], indicator=indicator, flags=flags, changes=changes, transactions=transactions)
         self._append((header, block[1]))
 
     def append_block(self, header: BlockHeader, payload: bytes | memoryview, origin: Position) -> None:

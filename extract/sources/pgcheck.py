@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from extract.sources.pgdriver import Session
 from extract.sources.pgoutput import parse_lsn, quoted
+from trails.columns import Projection
 from trails.errors import MismatchError, OperatorError
+from trails.record import Column, TableDef
 
 PLUGIN = "pgoutput"
 OLDEST_VERSION = 130000
 ANEW = "Synchronise the tables anew, then DELETE the group and its trail, REGISTER EXTRACT and ADD it again"
 
 Captures = Callable[[str, str], bool]
+Project = Callable[[TableDef], Projection | None]
+"""What TABLE's options make of a table; raises OperatorError if they can't be obeyed."""
 Fault = tuple[str, str]
 """What is wrong, and the statement that mends it."""
 
@@ -40,6 +44,20 @@ _TOASTED = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
 AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2
+"""
+
+# A generated column is in the log from version 18 on, if it is stored. Of the key, what a change names its row by.
+_COLUMNS = """
+SELECT n.nspname, c.relname, a.attname, coalesce(k.attnum IS NOT NULL, false),
+    a.attstorage <> 'p' AND a.attlen < 0
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    AND (a.attgenerated = '' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int >= 180000))
+LEFT JOIN (SELECT i.indrelid, i.indisprimary, i.indisreplident, unnest(i.indkey[0:i.indnkeyatts - 1]) AS attnum
+    FROM pg_index i WHERE i.indimmediate AND i.indisvalid) k ON k.indrelid = c.oid AND k.attnum = a.attnum
+    AND CASE c.relreplident WHEN 'i' THEN k.indisreplident WHEN 'n' THEN false ELSE k.indisprimary END
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT LIKE 'pg\\_%'
+    AND n.nspname <> 'information_schema' ORDER BY n.nspname, c.relname, a.attnum
 """
 
 
@@ -123,10 +141,41 @@ def _lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-def risky(session: Session, captures: Captures) -> list[str]:
-    """Captured tables of which an update may come without a value that stands out of line (TOAST)."""
-    found = session.query(_TOASTED)
-    return [f"{schema}.{name}" for schema, name in found if captures(schema or "", name or "")]
+def columns(session: Session, captures: Captures, project: Project) -> list[Fault]:
+    """Captured tables as they are today, whose TABLE options can't be obeyed."""
+    faults = []
+    for table, _ in _described(session, captures):
+        try:
+            project(table)
+        except OperatorError as error:
+            faults.append((error.message, error.hint))
+    return faults
+
+
+def risky(session: Session, captures: Captures, project: Project | None = None) -> list[str]:
+    """Captured tables of which an update may come without a value that stands out of line (TOAST) and is needed."""
+    found = [f"{schema}.{name}" for schema, name in session.query(_TOASTED) if captures(schema or "", name or "")]
+    if project is None:
+        return found
+    harmless = set()
+    for table, wide in _described(session, captures):
+        projection = project(table)
+        if projection is not None and not projection.kept.intersection(wide):
+            harmless.add(table.full_name)
+    return [name for name in found if name not in harmless]
+
+
+def _described(session: Session, captures: Captures) -> list[tuple[TableDef, list[int]]]:
+    """Captured tables: names and key of their columns, and which of them an update may come without."""
+    found: dict[tuple[str, str], list[tuple[Column, bool]]] = {}
+    for schema, name, column, key, wide in session.query(_COLUMNS):
+        if captures(schema or "", name or ""):
+            made = (Column(column or "", "", "", key == "t"), wide == "t")
+            found.setdefault((schema or "", name or ""), []).append(made)
+    return [
+        (TableDef(*name, tuple(column for column, _ in given)), [i for i, (_, wide) in enumerate(given) if wide])
+        for name, given in found.items()
+    ]
 
 
 def _server(session: Session) -> list[Fault]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -135,6 +135,17 @@ class Session:
             raise SqlError(f"the source database gave no row for: {sql}")
         return rows[0]
 
+    def script(self, statements: Sequence[str]) -> None:
+        """Run statements in one transaction: all of them, or none."""
+        self.query("BEGIN")
+        try:
+            for statement in statements:
+                self.query(statement)
+        except SqlError:
+            self.query("ROLLBACK")
+            raise
+        self.query("COMMIT")
+
     def setting(self, name: str) -> str:
         """One of the server's settings, in its base unit; empty where this version has none of that name."""
         rows = self.query("SELECT setting FROM pg_settings WHERE name = $1", name)
@@ -170,13 +181,19 @@ def timeline_ends(url: str, application: str, timeline: int) -> dict[int, str]:
 class Stream:
     """A running START_REPLICATION."""
 
-    def __init__(self, url: str, application: str, slot: str, publication: str, start: int) -> None:
-        """Stream the slot's changes that committed at or behind the LSN `start`. Raises AwayError or SqlError."""
+    def __init__(
+        self, url: str, application: str, slot: str, publication: str, start: int, *, messages: bool = False
+    ) -> None:
+        """Stream the slot's changes that committed at or behind the LSN `start`. Raises AwayError or SqlError.
+
+        `messages`: with those of pg_logical_emit_message, from server version 14 on.
+        """
         self._connection = connect(url, application, replication=True)
         names = quoted(publication).replace("'", "''")
+        more = ", messages 'true'" if messages else ""
         begin = (
             f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {start >> 32:X}/{start & 0xFFFFFFFF:X} "
-            f"(proto_version '1', publication_names '{names}')"
+            f"(proto_version '1', publication_names '{names}'{more})"
         )
         try:
             result = self._connection.exec_(begin.encode())

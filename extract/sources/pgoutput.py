@@ -17,10 +17,11 @@ import binascii
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from extract.source import Sink
 from trails.codec import binary
+from trails.ddl import DdlChange
 from trails.errors import OperatorError, ProtocolError
 from trails.position import Position
 from trails.record import MISSING, Op, TableDef
@@ -29,6 +30,8 @@ EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin."""
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE), int(Op.TRUNCATE)
+DDL_PREFIX: Final = "trailgate.ddl"
+"""Of the messages that the event trigger writes."""
 _KEY, _NEW, _OLD = b"KNO"
 _TEXT, _NULL, _UNCHANGED = b"tnu"
 
@@ -49,6 +52,18 @@ _width = _WIDTH.unpack_from
 Fix = Callable[[bytes], Any]
 """To a value, or to a binary value in the wrapping that the trail's encoder asks for."""
 Image = list[Any]
+
+
+class DdlMessages(Protocol):
+    """What of extract.sources.pgddl.DdlReader is used here."""
+
+    def change(self, content: bytes, born: set[int], where: str) -> DdlChange | None:
+        """What a message of DDL_PREFIX says; None if it is not to be told."""
+        ...
+
+    def born(self, oid: int, xid: int, where: str) -> tuple[bool, DdlChange | None]:
+        """(whether this transaction made the table by CREATE TABLE AS, the change if it is to be told)."""
+        ...
 
 
 class PgoutputError(ProtocolError):
@@ -137,16 +152,25 @@ def parse_lsn(text: str) -> int:
 class Decoder:
     """Feeds a sink from messages. One decoder serves one replication session: the server sends each Relation anew."""
 
-    def __init__(self, sink: Sink, describe: Callable[[Relation, int], Shape | None], after: int) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        describe: Callable[[Relation, int], Shape | None],
+        after: int,
+        ddl: DdlMessages | None = None,
+    ) -> None:
         """`describe(relation, xid)` gives a captured table's shape, None for one that no rule captures.
 
         Transactions that committed before the LSN `after` stand in the trail already and are dropped whole.
+        `ddl` reads the messages that tell of schema changes; None: all messages are passed over.
         """
         self._sink = sink
         self._append = sink.records.append
         self._cache = sink.cache
         self._describe = describe
         self._after = after
+        self._ddl = ddl
+        self._born: set[int] = set()  # tables that this transaction made and whose rows came before the message
         self._relations: dict[int, Relation] = {}
         self._shapes: dict[int, Shape | None] = {}
         self._provisional: list[int] = []
@@ -190,6 +214,7 @@ class Decoder:
     def _on_begin(self, data: bytes, at: int) -> None:
         final, time_us, xid = _whole(_BEGIN, data, at)
         self._final, self._xid, self.open = final, xid, True
+        self._born.clear()
         while self._provisional:
             oid = self._provisional.pop()
             self._shapes.pop(oid, None)
@@ -251,7 +276,7 @@ class Decoder:
             if after[i]:
                 after[i] = fix(after[i])
         if holes:
-            _fill(after, before, table.definition, self._final)
+            _fill(after, before, table.definition, self._final, self._sink)
         if before is not None and table.key and all(before[i] == after[i] for i in table.key):
             before = None
         self._append((_UPDATE, table.number, after, before))
@@ -308,7 +333,9 @@ class Decoder:
         if oid not in self._shapes:
             if oid not in self._relations:
                 raise PgoutputError(f"pgoutput: a change of table {oid}, which no Relation message has described")
-            self._shapes[oid] = self._describe(self._relations[oid], self._xid)
+            found = self._shapes[oid] = self._describe(self._relations[oid], self._xid)
+            if found is not None and self._ddl is not None and oid not in self._born:
+                self._make_known(oid, self._ddl)
         shape = self._shapes[oid]
         if shape is not None and shape.provisional:
             self._provisional.append(oid)
@@ -321,6 +348,14 @@ class Decoder:
             table = _Table(number, len(columns), definition.key, shape.fixes, identity, definition)
         self._cache[oid] = table
         return table
+
+    def _make_known(self, oid: int, ddl: DdlMessages) -> None:
+        """Before the first rows of a table: CREATE TABLE AS tells of itself only behind them."""
+        found, change = ddl.born(oid, self._xid, self._where)
+        if found:
+            self._born.add(oid)
+        if change is not None:
+            self._sink.ddl(change)
 
     def _on_relation(self, data: bytes, at: int) -> None:
         (oid,) = _unpack(_OID, data, at)
@@ -355,11 +390,27 @@ class Decoder:
         _ends(data, at)
 
     def _on_message(self, data: bytes, at: int) -> None:
-        """pg_logical_emit_message: it changes no row, and may even come from a transaction that rolls back."""
-        _unpack(_MESSAGE, data, at)
-        _, at = _name(data, at + 9)
+        """pg_logical_emit_message. Only a schema change means something.
+
+        A message that is not transactional comes at any place, and may even come of a transaction that rolls back.
+        """
+        flags, _ = _unpack(_MESSAGE, data, at)
+        prefix, at = _name(data, at + 9)
         (size,) = _unpack(_OID, data, at)
         _ends(data, at + 4 + size)
+        if flags > 1:
+            raise _broken(data, f"message flags 0 or 1, found {flags}")
+        if self._ddl is None or not flags or prefix != DDL_PREFIX or self._handlers is self._passing:
+            return
+        if not self.open:
+            raise _broken(data, "a transactional message inside a transaction, found it outside")
+        change = self._ddl.change(data[at + 4 :], self._born, self._where)
+        if change is not None:
+            self._sink.ddl(change)
+
+    @property
+    def _where(self) -> str:
+        return f"CSN {lsn_text(self._final)}"
 
 
 # --- parsing --------------------------------------------------------------------------------------------------------
@@ -400,15 +451,17 @@ def _image(data: bytes, at: int, width: int) -> tuple[Image, int, int]:
     return values, at, holes
 
 
-def _fill(after: Image, before: Image | None, table: TableDef, commit: int) -> None:
+def _fill(after: Image, before: Image | None, table: TableDef, commit: int, sink: Sink) -> None:
     """Give unchanged out-of-line values, which the server leaves out, from the old row.
 
-    Without one they would be lost.
+    Without one they would be lost: refused, unless the trail does not get the column at all.
     """
     for i, value in enumerate(after):
         if value is not MISSING:
             continue
         if before is None or before[i] is MISSING:
+            if not sink.keeps(table, i):
+                continue
             key = ", ".join(str(after[k], "utf-8", "replace") for k in table.key if isinstance(after[k], bytes))
             raise OperatorError(
                 f"table {table.full_name}, row ({key}), CSN {lsn_text(commit)}: an update left column "

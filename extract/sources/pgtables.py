@@ -68,8 +68,8 @@ class Catalogue:
             return None
         key, provisional = self._key(relation, xid)
         columns = tuple(
-            Column(c.name, logical, native, c.name in key)
-            for c, (logical, native) in zip(relation.columns, self._types(relation), strict=True)
+            Column(c.name, kind, native, c.name in key)
+            for c, (kind, native) in zip(relation.columns, self._types(relation), strict=True)
         )
         fixes = tuple((i, _FIXES[c.type]) for i, c in enumerate(columns) if c.type in _FIXES)
         return Shape(TableDef(relation.schema, relation.name, columns), fixes, provisional)
@@ -81,7 +81,7 @@ class Catalogue:
         oids = ",".join(str(c.type_oid) for c in relation.columns)
         typmods = ",".join(str(c.typmod) for c in relation.columns)
         rows = self._session().query(_TYPES, oids, typmods)
-        return [(_logical(oid, kind, category), native or "") for _, native, oid, kind, category in rows]
+        return [(logical(oid, kind, category), native or "") for _, native, oid, kind, category in rows]
 
     def _key(self, relation: Relation, xid: int) -> tuple[set[str], bool]:
         """(names of the key columns, whether to ask again soon); see the module for when the catalogue is believed."""
@@ -107,7 +107,8 @@ def _is_within(some: list[str], names: list[str]) -> bool:
     return all(name in rest for name in some)
 
 
-def _logical(oid: str | None, kind: str | None, category: str | None) -> str:
+def logical(oid: str | None, kind: str | None, category: str | None) -> str:
+    """The logical type of a base type, by its oid, kind (typtype) and category."""
     known = LOGICAL.get(int(oid or 0))
     if known:
         return known

@@ -19,16 +19,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from extract.source import Sink
-from extract.sources import pgcheck
-from extract.sources.pgdriver import Session, Stream, timeline_ends
+from extract.sources import pgcheck, pgddl
+from extract.sources.pgdriver import Row, Session, Stream, timeline_ends
 from extract.sources.pgoutput import Decoder, Relation, Shape, lsn_text, parse_lsn
 from extract.sources.pgtables import Catalogue
 from trails.checkpoint import Place
+from trails.ddl import DdlChange
 from trails.errors import AwayError, MismatchError, OperatorError
 from trails.position import Position
+from trails.runtime.ddlparams import DdlRules
 
 GULP: Final = 1 << 18
 RICH: Final = 2048
@@ -43,6 +45,7 @@ MOVING: Final = ("timeline", "publication")
 """What may change in the identity of one and the same source: a failover that keeps the slot, another publication."""
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 class PromotedError(AwayError):
@@ -53,7 +56,8 @@ class PromotedError(AwayError):
 class PostgresSettings:
     """What the source needs to know.
 
-    `first` is the slot's place when it was made; `expected` what REGISTER EXTRACT saw.
+    `first` is the slot's place when it was made; `expected` what REGISTER EXTRACT saw; `ddl` which schema changes are
+    captured, None for none.
     """
 
     url: str
@@ -63,6 +67,7 @@ class PostgresSettings:
     first: str
     expected: dict[str, str]
     reconnect_seconds: float = 60.0
+    ddl: DdlRules | None = None
 
 
 class PostgresSource:
@@ -70,9 +75,18 @@ class PostgresSource:
 
     title = "PostgreSQL WAL"
 
-    def __init__(self, settings: PostgresSettings, captures: Callable[[str, str], bool], say: Say) -> None:
+    def __init__(
+        self,
+        settings: PostgresSettings,
+        captures: Callable[[str, str], bool],
+        say: Say,
+        project: pgcheck.Project | None = None,
+    ) -> None:
+        """`project`: what TABLE's options make of a table, to refuse at the start what can't be obeyed."""
         self._settings = settings
-        self._captures = captures
+        self._rules = captures
+        self._ddl_key = ""
+        self._project = project
         self._say = say
         self._application = f"trailgate {settings.group}"
         self._session: Session | None = None
@@ -82,7 +96,7 @@ class PostgresSource:
         self._found: dict[str, str] = {}
         self._sink: Sink | None = None
         self._decoder: Decoder | None = None
-        self._catalogue = Catalogue(self._open_session, captures)
+        self._catalogue = Catalogue(self._open_session, self._captures)
         self._released = 0
         self._told = 0
         self._begun = 0.0
@@ -103,8 +117,10 @@ class PostgresSource:
             self._known = dict(known)
         session = self._identify()
         faults = pgcheck.tables(session, self._settings.publication, self._captures)
+        if self._project is not None:
+            faults += pgcheck.columns(session, self._captures, self._project)
         pgcheck.refuse(faults)
-        if risky := pgcheck.risky(session, self._captures):
+        if risky := pgcheck.risky(session, self._captures, self._project):
             shown = ", ".join(risky[:10]) + (f" and {len(risky) - 10} more" if len(risky) > 10 else "")
             self._say(
                 f"an update that leaves a large value as it was will stop this group, as the replica identity is not "
@@ -127,6 +143,8 @@ class PostgresSource:
         _same(self._settings.expected, found, "REGISTER EXTRACT")
         _same(self._known, found, "the trail")
         pgcheck.prerequisites(session, self._settings.slot, self._settings.publication)
+        if self._settings.ddl is not None:
+            self._ddl_key = pgddl.ready(session)
         timeout = int(session.setting("wal_sender_timeout") or 0) / 1000
         self._status_every = min(STATUS_SECONDS, timeout / 4) if timeout else STATUS_SECONDS
         return session
@@ -178,9 +196,13 @@ class PostgresSource:
         slot = self._settings.slot
         self.fits(Position(0, origin))
         pgcheck.check_origin(self._open_session(), slot, origin, lsn_text(origin))
-        self._stream = Stream(self._settings.url, self._application, slot, self._settings.publication, origin)
+        rules = self._settings.ddl
+        self._stream = Stream(
+            self._settings.url, self._application, slot, self._settings.publication, origin, messages=rules is not None
+        )
         self._sink.cache.clear()
-        self._decoder = Decoder(self._sink, self._describe, origin)
+        ddl = pgddl.DdlReader(self._ddl_key, self._ask, self._wants, self._say) if rules is not None else None
+        self._decoder = Decoder(self._sink, self._describe, origin, ddl)
         self._known = self._found
         self._begun = time.monotonic()
         self._status_due = 0.0
@@ -210,12 +232,29 @@ class PostgresSource:
         self._session = None
 
     def _describe(self, relation: Relation, xid: int) -> Shape | None:
-        """A table's shape; the ordinary connection may have been cut while nobody needed it."""
+        """A table's shape."""
+        return self._asked(lambda _: self._catalogue.describe(relation, xid))
+
+    def _ask(self, sql: str, *values: str | int | None) -> list[Row]:
+        """The rows of a query on the ordinary connection."""
+        return self._asked(lambda session: session.query(sql, *values))
+
+    def _asked(self, do: Callable[[Session], T]) -> T:
+        """Ask on the ordinary connection, which may have been cut while nobody needed it: then on a new one."""
         try:
-            return self._catalogue.describe(relation, xid)
+            return do(self._open_session())
         except AwayError:
             self._close_session()
-            return self._catalogue.describe(relation, xid)
+            return do(self._open_session())
+
+    def _captures(self, schema: str, name: str) -> bool:
+        """Whether a table's rows are captured; those of DDL capture itself never are."""
+        return schema != pgddl.SCHEMA and self._rules(schema, name)
+
+    def _wants(self, change: DdlChange) -> bool:
+        """Whether a schema change goes into the trail. A renamed table counts by both of its names."""
+        assert self._settings.ddl is not None
+        return self._settings.ddl.passes(change, any(self._captures(*name) for name in change.names))
 
     # --- capturing --------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """Write the golden files of today's format version. Run it once per version; the files are never written anew.
 
-python -m tests.compat.make_golden tests/compat/v1
+    python -m tests.compat.make_golden tests/compat/v1
+
+A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tests.support.ddl_trail import write_ddl_trail
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, write_tx
 from tests.unit.test_checkpoint import sample
 from trails import checkpoint
@@ -15,6 +18,13 @@ from trails.format import Indicator
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.writer import Mark, TrailWriter
+
+
+def ddl(folder: str) -> None:
+    """A trail with schema changes: DDL records in blocks of their own."""
+    trail = TrailName(folder, "dd")
+    write_ddl_trail(RealFs(), trail)
+    os.unlink(trail.lock_path())
 
 
 def main(folder: str) -> None:
@@ -40,4 +50,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    {"ddl": ddl}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])

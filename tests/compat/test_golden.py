@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import trails.format
+from tests.support.ddl_trail import SCRIPT, read_ddl_trail
 from tests.support.trail_script import expected, transactions
 from tests.unit.test_checkpoint import sample
 from trails import checkpoint
@@ -26,6 +28,19 @@ def test_there_are_golden_files() -> None:
 def test_golden_trail_reads(folder: Path) -> None:
     """Every transaction of the golden trail, RESTART and rollovers included."""
     assert transactions(RealFs(), TrailName(str(folder), "lt")) == expected()
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_golden_trail_with_schema_changes_reads(folder: Path) -> None:
+    """Every shape, flag and row around it."""
+    assert read_ddl_trail(RealFs(), TrailName(str(folder), "dd")) == SCRIPT
+
+
+def test_a_reader_from_before_DDL_stops_at_its_block_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knew one flag, and took any other for a newer format: not for damage, and not for rows."""
+    monkeypatch.setattr(trails.format, "FLAGS", trails.format.FLAG_LZ4)
+    with pytest.raises(VersionError, match=r"dd000000000, RBA \d+: block flags 0x000[23]; this program knows 0x0001"):
+        BlockReader(RealFs(), TrailName(str(VERSIONS[0]), "dd")).read()
 
 
 @pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)

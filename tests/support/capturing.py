@@ -14,17 +14,21 @@ import psycopg
 
 from extract.admin import answer
 from extract.extract import Extract, Settings
+from extract.params import ExtractParams
 from extract.sources.pgoutput import parse_lsn
 from extract.sources.postgres import PostgresSettings, PostgresSource
 from tests.support.trail_script import payload_of
 from trails.codec import decode_data
+from trails.ddl import DdlChange
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.record import Op, TableDef
 from trails.runtime.clock import RealClock
-from trails.runtime.params import Pattern
+from trails.runtime.ddlparams import ddl_rules
+from trails.runtime.params import parse_text
+from trails.runtime.tableparams import Projector, TableRules, environment
 
 
 def ask(verb: str, **request: Any) -> dict[str, Any]:
@@ -42,15 +46,22 @@ class Change:
     table: TableDef
     after: dict[str, Any] | None = None
     before: dict[str, Any] | None = None
+    ddl: DdlChange | None = None
 
 
 @dataclass
 class Capture:
-    """One registered group on a database, and its trail in a folder."""
+    """One registered group on a database, and its trail in a folder.
+
+    `tables`: TABLE and TABLEEXCLUDE as a file e.prm has them, from line 4 on; without them `patterns` are captured.
+    `ddl`: the argument of the parameter DDL; None: it is not in the file.
+    """
 
     url: str
     folder: Path
     patterns: tuple[str, ...] = ("public.*",)
+    tables: str = ""
+    ddl: str | None = None
     slot: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     reconnect_seconds: float = 20.0
@@ -74,7 +85,6 @@ class Capture:
 
     def source(self) -> PostgresSource:
         """A new connection to it."""
-        patterns = [Pattern(text) for text in self.patterns]
         expected = {"system": self.slot["systemid"], "database": self.slot["dbname"]}
         return PostgresSource(
             PostgresSettings(
@@ -85,14 +95,27 @@ class Capture:
                 self.slot["lsn"],
                 expected,
                 self.reconnect_seconds,
+                None if self.ddl is None else ddl_rules(parse_text(f"DDL {self.ddl}", "e.prm")[0]),
             ),
-            lambda schema, name: any(p.matches(schema, name) for p in patterns),
+            self.rules().wants,
             self.said.append,
+            self.projector(),
         )
+
+    def rules(self) -> TableRules:
+        """What is captured, and how."""
+        tables = self.tables or "".join(f"TABLE {pattern};\n" for pattern in self.patterns)
+        head = "EXTRACT ext1\nSOURCEDB postgresql://here/db\nEXTTRAIL ./dirdat/lt\n"
+        return ExtractParams.from_statements(parse_text(head + tables, "e.prm")).tables
+
+    def projector(self) -> Projector | None:
+        """What the TABLE options make of tables."""
+        return self.rules().projector(environment("EXT1", "host"))
 
     def start(self, **changes: Any) -> Extract:
         """A new process's worth of Extract."""
-        return Extract.start(RealFs(), replace(self.settings, **changes), self.source(), RealClock())
+        settings = replace(self.settings, project=self.projector(), **changes)
+        return Extract.start(RealFs(), settings, self.source(), RealClock())
 
     @contextmanager
     def running(self, **changes: Any) -> Iterator[Extract]:
@@ -110,13 +133,14 @@ class Capture:
         step_until(extract, lambda: extract._assembler.origin.rba >= upto and not extract._assembler.has_whole, seconds)
         extract.flush()
 
-    def changes(self) -> list[list[Change]]:
-        """All transactions in the trail."""
-        planner = Planner(BlockReader(RealFs(), self.settings.trail))
+    def changes(self, trail: TrailName | None = None) -> list[list[Change]]:
+        """All transactions in the trail, or in another one."""
+        trail = trail or self.settings.trail
+        planner = Planner(BlockReader(RealFs(), trail))
         found: list[list[Change]] = []
         while (unit := planner.next()) is not None:
             for block in unit.blocks:
-                ids, records = decode_data(block.header, payload_of(RealFs(), self.settings.trail, block))
+                ids, records = decode_data(block.header, payload_of(RealFs(), trail, block))
                 tables = [planner.definitions[i] for i in ids]
                 for record in records:
                     if record[0] == Op.BEGIN:
@@ -130,6 +154,9 @@ class Capture:
 
 def _change(record: list[Any], tables: list[TableDef]) -> list[Change]:
     op = Op(record[0])
+    if op == Op.DDL:
+        change = DdlChange.from_wire(record[1])
+        return [Change(op, TableDef(change.shape.schema, change.shape.name, ()), ddl=change)]
     if op == Op.TRUNCATE:
         return [Change(op, tables[record[1][0]], {"tables": [tables[i].name for i in record[1]], "flags": record[2]})]
     table = tables[record[1]]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from extract.sources.pgoutput import EPOCH_US, Relation, RelationColumn, Shape
+from trails.ddl import DdlChange
 from trails.position import Position
-from trails.record import Column, Record, TableDef
+from trails.record import Column, Op, Record, TableDef
 
 UNCHANGED = object()
 """A value that the server leaves out because it did not change (TOAST)."""
@@ -75,6 +76,12 @@ def table(oid: int = 1, name: str = "t", identity: str = "d", columns: str = "id
     )
 
 
+def message(prefix: str, content: bytes, *, transactional: bool = True, lsn: int = 1) -> bytes:
+    """M."""
+    head = struct.pack(">BQ", transactional, lsn) + prefix.encode() + b"\0"
+    return b"M" + head + struct.pack(">I", len(content)) + content
+
+
 @dataclass
 class ListSink:
     """A sink that keeps everything: records, and what else was called."""
@@ -91,6 +98,15 @@ class ListSink:
         if definition not in self.tables:
             self.tables.append(definition)
         return self.tables.index(definition)
+
+    def keeps(self, definition: TableDef, column: int) -> bool:
+        """See Sink."""
+        return True
+
+    def ddl(self, change: DdlChange) -> None:
+        """See Sink."""
+        self.cache.clear()
+        self.records.append((int(Op.DDL), change.to_wire()))
 
     def begin(self, csn: str, xid: str, commit_us: int) -> None:
         """See Sink."""

@@ -63,6 +63,10 @@ class Process(Protocol):
         """Longest wait when idle, should no event come."""
         return 1.0
 
+    def finished(self) -> str:
+        """Why the process has done all that it ever will, and ends as after a STOP; empty while it has not."""
+        return ""
+
 
 class Stop:
     """The wish that the process ends: by SIGTERM, SIGINT, or the control socket. A second signal ends it at once."""
@@ -139,7 +143,7 @@ def _loop(
 ) -> None:
     due = clock.monotonic() + checkpoint_every
     looked = 0.0
-    while not stop.requested:
+    while not stop.requested and not process.finished():
         more = process.step()
         now = clock.monotonic()
         if now >= due:

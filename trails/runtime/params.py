@@ -26,12 +26,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trails.errors import OperatorError, ParamError
+from trails.runtime import wildcards
 from trails.runtime.masking import mask, mask_parameters
 
 if TYPE_CHECKING:
     from lark import Lark
 
 UNTIL_SEMICOLON = frozenset(("TABLE", "MAP", "TABLEEXCLUDE", "MAPEXCLUDE"))
+AS_TEXT = frozenset(("MAP",))  # its expressions are of another language: whoever reads it, reads its text
 MAX_BYTES = 4 << 20
 
 
@@ -60,7 +62,10 @@ class ParamErrors(ParamError):  # noqa: N818  -- it is several
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One parameter. `text` is what follows the keyword, as written; `fault` tells why `words` could not be made."""
+    """One parameter. `text` is what follows the keyword, as written; `fault` tells why `words` could not be made.
+
+    `text_line` is the line in which `text` begins: behind a keyword that stands alone it is a later one.
+    """
 
     keyword: str
     words: tuple[Word, ...]
@@ -68,6 +73,17 @@ class Statement:
     file: str
     line: int
     fault: str = ""
+    text_line: int = 0
+
+    def line_at(self, offset: int) -> int:
+        """The line of the file in which the text's character `offset` stands."""
+        return (self.text_line or self.line) + self.text.count("\n", 0, offset)
+
+    def inner(self, keyword: str, text: str, offset: int) -> Statement:
+        """A part of the text, from `offset` on, as a statement of its own: for options that are parameters too."""
+        words, fault = _words(text)
+        line = self.line_at(offset)
+        return Statement(keyword, words, text, self.file, line, fault, line)
 
     def error(self, expected: str, found: object = None) -> ParamError:
         """A ParamError at this place: what was expected, and what stood there (default: the argument text)."""
@@ -198,12 +214,14 @@ def _depth(line: str) -> int:
 
 def _statement(raw: _Raw, name: str) -> Statement:
     match = _KEYWORD.match(raw.text)
-    text = raw.text[match.end() if match else 0 :].strip()
+    rest = raw.text[match.end() if match else 0 :]
+    text = rest.strip()
+    begins = raw.line + raw.text[: len(raw.text) - len(rest.lstrip())].count("\n")
     words: tuple[Word, ...] = ()
     fault = raw.fault
-    if not fault:
+    if not fault and raw.keyword not in AS_TEXT:
         words, fault = _words(text)
-    return Statement(raw.keyword, words, text, name, raw.line, fault)
+    return Statement(raw.keyword, words, text, name, raw.line, fault, begins)
 
 
 def _words(text: str) -> tuple[tuple[Word, ...], str]:
@@ -306,6 +324,8 @@ def check(
     for statement in statements:
         try:
             value = _value(statement, keywords, program, found)
+        except ParamErrors as several:
+            errors += several.errors
         except ParamError as error:
             errors.append(error)
         else:
@@ -449,15 +469,35 @@ class Pattern:
             return None
         return self.parts[0][0], self.parts[1][0]
 
+    def covers(self, other: Pattern) -> bool:
+        """Whether every table that `other` matches, existing or not, is matched by this pattern too."""
+        return all(wildcards.covers(wide, narrow) for wide, narrow in zip(self._globs(), other._globs(), strict=True))
+
+    def _globs(self) -> list[wildcards.Glob]:
+        return [wildcards.glob(name, quoted) for name, quoted in self.parts]
+
     def fill(self, schema: str, name: str) -> tuple[str, str]:
-        """As a MAP target: a part that is a lone `*` takes the source's, all others stand as they are."""
+        """As a MAP target: in each part `*` stands for the source's whole name, in quotes for itself."""
         (s, s_quoted), (t, t_quoted) = self.parts
-        return (schema if s == "*" and not s_quoted else s), (name if t == "*" and not t_quoted else t)
+        return (s if s_quoted else s.replace("*", schema)), (t if t_quoted else t.replace("*", name))
 
     @property
     def is_target(self) -> bool:
-        """Whether `fill` can be used: no wildcard but lone `*`s."""
-        return all(quoted or part == "*" or not ("*" in part or "?" in part) for part, quoted in self.parts)
+        """Whether `fill` can be used: at most one `*` in each part, and no `?`."""
+        return all(quoted or (part.count("*") < 2 and "?" not in part) for part, quoted in self.parts)
+
+
+def narrowest(patterns: Sequence[Pattern]) -> list[int]:
+    """Of patterns that all match one table, the indexes of those that no narrower one beats.
+
+    An exact name beats wildcards, a narrower wildcard a wider one that covers it. Several are left if some are equal
+    in what they match, or if wildcards merely overlap: then `patterns[a].covers(patterns[b])` is false for some pair.
+    """
+    return [
+        i
+        for i, wide in enumerate(patterns)
+        if not any(wide.covers(narrow) and not narrow.covers(wide) for narrow in patterns)
+    ]
 
 
 def _parts(text: str) -> tuple[tuple[str, bool], ...]:

@@ -29,7 +29,10 @@ class TrailReg:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One group. `alter` is the last ALTER's order and `alter_no` its number; a process obeys a number once."""
+    """One group. `alter` is the last ALTER's order and `alter_no` its number; a process obeys a number once.
+
+    `start`, `start_no`: the same for what the last START with options ordered a Replicat, in the same count.
+    """
 
     name: str
     kind: str  # EXTRACT | REPLICAT
@@ -43,6 +46,8 @@ class Registration:
     checkpoint_table: str = ""
     slot: dict[str, Any] = field(default_factory=dict)
     group_key: int = 0
+    start_no: int = 0
+    start: dict[str, Any] = field(default_factory=dict)
 
 
 def load(home: Home, name: str) -> Registration:

@@ -144,12 +144,13 @@ class _Run:
         try:
             self.stop.install()
             self._note(state="STARTING")
-            self._run()
+            message = self._run()
         except BaseException as error:  # noqa: BLE001  -- whatever it is, its exit code must be recorded
             code, message = self._ended_by(error)
         return self._record(code, message)
 
-    def _run(self) -> None:
+    def _run(self) -> str:
+        """To the end; why the process ended by itself, if it did."""
         context = self._open()
         self.process = process = self.build(context)
         settings = _CommonSettings.of(context.statements)
@@ -167,7 +168,10 @@ class _Run:
                 chores=self._chores(settings),
             )
             self._write_statistics()
+            if process.finished():
+                self.log.info(report.STOPPED, process.finished())
             self.log.info(report.STOPPED, f"{self._who} stopped normally.")
+            return process.finished()
         finally:
             control.close()
 

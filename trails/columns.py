@@ -1,0 +1,296 @@
+"""COLS, COLSEXCEPT, COLGROUP and TOKENS of a TABLE clause: a definition to the one the trail gets, and its images.
+
+Rule: pure, and nothing for a table that stays as it is: `project` gives None then, and nobody looks at its rows. Where
+it gives a Projection, every record of the table goes through `record`. What can't be obeyed is refused when the
+definition is met, before any row of it: a column that an exactly named table lacks, a key column left out. (Under a
+wildcard, columns that a table lacks are passed over.)
+
+Tokens are columns of the logical type `token` behind all others, named in upper case. Their type tells them from a
+column of the same name. They hold facts of the change, so an update's before image has the same ones as its after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Any, Final
+
+from trails.ddl import DdlChange, TableShape
+from trails.errors import OperatorError
+from trails.record import MISSING, Column, Image, Op, Record, TableDef, Value
+
+TOKEN: Final = "token"
+"""The logical type of a token's column."""
+
+FACTS: Final[dict[str, tuple[str, ...]]] = {
+    "TRANSACTION": ("XID", "TRANSACTIONID", "CSN"),
+    "GGHEADER": ("COMMITTIMESTAMP", "OPTYPE", "TABLENAME", "OBJECTNAME"),
+    "GGENVIRONMENT": ("GROUPNAME", "GROUPTYPE", "HOSTNAME", "OSUSERNAME", "PROCESSID"),
+    "OSVARIABLE": (),
+}
+"""What @GETENV knows here. OSVARIABLE takes any name."""
+
+Environment = Callable[[str, str], str | None]
+"""(group, name) of a GGENVIRONMENT or OSVARIABLE fact -> its value; it never changes in a process's life."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName:
+    """A column as a parameter file names it: in "quotes" exactly so, else in any case (its exact spelling first)."""
+
+    name: str
+    quoted: bool = False
+
+    def __str__(self) -> str:
+        return f'"{self.name}"' if self.quoted else self.name
+
+    def find(self, names: Sequence[str]) -> list[int]:
+        """The indexes of what it means: one, none, or several that differ in case only."""
+        exact = [i for i, name in enumerate(names) if name == self.name]
+        if exact or self.quoted:
+            return exact
+        folded = self.name.lower()
+        return [i for i, name in enumerate(names) if name.lower() == folded]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token: a literal, or the fact `@GETENV(fact[0], fact[1])`."""
+
+    name: str
+    literal: str = ""
+    fact: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """The options of one TABLE clause. `where` is its file:line; `strict`: it names its table without a wildcard."""
+
+    only: tuple[ColumnName, ...] = ()
+    without: tuple[ColumnName, ...] = ()
+    groups: tuple[tuple[ColumnName, ...], ...] = ()
+    tokens: tuple[Token, ...] = ()
+    strict: bool = field(default=True, compare=False)
+    where: str = field(default="", compare=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """No options: every table goes as it is."""
+        return not (self.only or self.without or self.groups or self.tokens)
+
+
+class Projection:
+    """What becomes of one table's records: `definition` is what the trail gets."""
+
+    __slots__ = ("_begin", "_constant", "_pick", "_source", "_tails", "_together", "_tokens", "definition", "kept")
+
+    def __init__(
+        self,
+        source: TableDef,
+        definition: TableDef,
+        kept: Sequence[int],
+        together: Sequence[int] = (),
+        tokens: Sequence[Callable[[Any, int], Value] | Value] = (),
+    ) -> None:
+        """`kept`: source columns in the image; `together`: those that an update must have; then the tokens."""
+        self.definition = definition
+        self.kept = frozenset(kept)
+        self._source = source
+        self._together = tuple(together)
+        self._pick = _picker(kept, len(source.columns))
+        self._tokens = tuple(tokens)
+        self._constant = None if any(callable(token) for token in tokens) else tuple(tokens)
+        self._begin: Any = None
+        self._tails: dict[int, tuple[Any, ...]] = {}
+
+    def record(self, record: Record, begin: Any) -> Record:
+        """An INSERT, UPDATE or DELETE as the trail gets it. `begin`: the BEGIN record of its transaction.
+
+        Raises OperatorError if a column of a COLGROUP is missing, and nobody knows its value.
+        """
+        op = record[0]
+        if self._together and op == Op.UPDATE:
+            record = self._completed(record, begin)
+        tail = self._constant
+        if tail is None:
+            tail = self._facts(op, begin)
+        pick = self._pick
+        return (op, record[1], *(image if image is None else pick(image) + tail for image in record[2:]))
+
+    def _facts(self, op: int, begin: Any) -> tuple[Any, ...]:
+        """The tokens' values: the same for all changes of one kind in one transaction."""
+        if begin is not self._begin:
+            self._begin, self._tails = begin, {}
+        tail = self._tails.get(op)
+        if tail is None:
+            tail = self._tails[op] = tuple(t(begin, op) if callable(t) else t for t in self._tokens)
+        return tail
+
+    def _completed(self, record: Record, begin: Any) -> Record:
+        """The update with the columns that travel together, from the old row where they are as they were."""
+        after, before = record[2], record[3]
+        lacking = [i for i in self._together if after[i] is MISSING]
+        if not lacking:
+            return record
+        whole = list(after)
+        for i in lacking:
+            if before is None or before[i] is MISSING:
+                raise self._incomplete(i, after, begin)
+            whole[i] = before[i]
+        return (record[0], record[1], whole, before)
+
+    def _incomplete(self, column: int, after: Image, begin: Any) -> OperatorError:
+        table = self._source
+        key = ", ".join(f"{table.columns[i].name}={_shown(after[i])}" for i in table.key) or "(no key)"
+        return OperatorError(
+            f"table {table.full_name}, row {key}, CSN {begin[1]}: an update without column "
+            f"{table.columns[column].name}, which is of a COLGROUP, and the old row does not have it either",
+            hint=f"ADD TRANDATA {table.full_name} at the source, so that updates carry it. It counts for later changes",
+        )
+
+
+def project(rule: ColumnRule, table: TableDef, environment: Environment) -> Projection | None:
+    """What a rule makes of a table; None if it stays as it is. Raises OperatorError if it can't be obeyed."""
+    plain = [i for i, column in enumerate(table.columns) if column.type != TOKEN]
+    keep, together = _Chooser(rule, table, plain).chosen()
+    named = {token.name for token in rule.tokens}
+    older = [i for i, column in enumerate(table.columns) if column.type == TOKEN and column.name not in named]
+    kept = [*keep, *older]
+    if len(kept) == len(table.columns) and not rule.tokens and not together:
+        return None
+    columns = [table.columns[i] for i in kept] + [Column(token.name, TOKEN, "") for token in rule.tokens]
+    values = [_value(token, table, environment) for token in rule.tokens]
+    return Projection(table, replace(table, columns=tuple(columns)), kept, together, values)
+
+
+def project_ddl(change: DdlChange, rule: Callable[[str, str], ColumnRule | None]) -> DdlChange | None:
+    """A change of shape as somebody sees it who gets only the rules' columns; None if nothing is left of it.
+
+    `rule(schema, table)`: a renamed table may fall under another one, and so gain or lose columns by it.
+
+    A shape that the rule can't be obeyed for is refused with its first row, not here: it may never have one. Where a
+    column is left out, so is the statement: it may tell of it.
+    """
+    old, new = (
+        shape and _shape(rule(shape.schema, shape.name) or ColumnRule(), shape) for shape in (change.old, change.new)
+    )
+    if (old, new) == (change.old, change.new):
+        return change
+    return None if old == new else replace(change, old=old, new=new, sql="")
+
+
+def _shape(rule: ColumnRule, shape: TableShape) -> TableShape:
+    names = [column.name for column in shape.columns]
+    columns = tuple(Column(name, "", "", name in shape.key) for name in names)
+    table = TableDef(shape.schema, shape.name, columns)
+    keep, _ = _Chooser(rule, table, range(len(names)), forgiving=True).chosen()
+    kept = {names[i] for i in keep}
+    return shape.keeping(lambda name: name in kept)
+
+
+class _Chooser:
+    """Which columns of one table a rule takes, and which of them an update must have. `forgiving`: never raises."""
+
+    def __init__(self, rule: ColumnRule, table: TableDef, plain: Sequence[int], *, forgiving: bool = False) -> None:
+        self._rule = rule
+        self._table = table
+        self._plain = plain
+        self._names = [table.columns[i].name for i in plain]
+        self._forgiving = forgiving
+
+    def chosen(self) -> tuple[list[int], list[int]]:
+        """(columns kept, those of them that are in a COLGROUP)."""
+        rule, table = self._rule, self._table
+        groups = [self._found("COLGROUP", names) for names in rule.groups]
+        kept = set(self._plain)
+        if rule.only:
+            kept = _grown(self._found("COLS", rule.only), groups)
+        if rule.without:
+            kept -= _grown(self._found("COLSEXCEPT", rule.without), groups)
+        lost = [table.columns[i].name for i in table.key if i not in kept]
+        if lost and not self._forgiving:
+            word = "COLS" if rule.only else "COLSEXCEPT"
+            raise self._wrong(
+                f"{word} leaves out key column {', '.join(lost)}: without it nobody knows which row a change is of",
+                f"Name it in {word}" if rule.only else f"Take it (or its COLGROUP) out of {word}",
+            )
+        if not kept and self._plain and not self._forgiving:
+            raise self._wrong("no column is left", "Leave the table out with TABLEEXCLUDE, or name a column it has")
+        kept.update(table.key)
+        return sorted(kept), sorted(kept & {i for group in groups for i in group})
+
+    def _found(self, option: str, names: Iterable[ColumnName]) -> set[int]:
+        """The columns that are named; under a wildcard without those that the table lacks."""
+        found: set[int] = set()
+        for name in names:
+            at = name.find(self._names)
+            if len(at) > 1 and not self._forgiving:
+                which = ", ".join(f'"{self._names[i]}"' for i in at)
+                raise self._wrong(f"{option}: {name} may be {which}", "Name it in double quotes")
+            if not at and self._rule.strict and not self._forgiving:
+                raise self._wrong(
+                    f"{option}: the table has no column {name}; its columns are {', '.join(self._names)}",
+                    "Mend the clause. Where rows of both an older and a newer shape are on their way, write the table "
+                    "with a wildcard (sales.order?): columns that a shape lacks are passed over then",
+                )
+            found.update(self._plain[i] for i in at)
+        return found
+
+    def _wrong(self, what: str, mend: str) -> OperatorError:
+        return OperatorError(f"{self._rule.where}: TABLE {self._table.full_name}: {what}", hint=mend)
+
+
+def _grown(columns: set[int], groups: Sequence[Collection[int]]) -> set[int]:
+    """The columns with all that travel together with any of them, over groups that share a column too."""
+    grown = set(columns)
+    while True:
+        more = {i for group in groups if grown.intersection(group) for i in group} - grown
+        if not more:
+            return grown
+        grown |= more
+
+
+def _picker(kept: Sequence[int], width: int) -> Callable[[Image], tuple[Any, ...]]:
+    if list(kept) == list(range(width)):
+        return tuple
+    if len(kept) > 1:
+        return itemgetter(*kept)
+    return lambda image: tuple(image[i] for i in kept)
+
+
+def _value(token: Token, table: TableDef, environment: Environment) -> Callable[[Any, int], Value] | Value:
+    """A token's value: fixed, or a function of the transaction's BEGIN record and the operation."""
+    if token.fact is None:
+        return token.literal
+    match token.fact:
+        case ("TRANSACTION", "CSN"):
+            return lambda begin, _: begin[1]
+        case ("TRANSACTION", _):
+            return lambda begin, _: begin[2]
+        case ("GGHEADER", "COMMITTIMESTAMP"):
+            return lambda begin, _: _stamp(begin[3])
+        case ("GGHEADER", "OPTYPE"):
+            return lambda _, op: Op(op).name
+        case ("GGHEADER", _):
+            return table.full_name
+        case (group, name):
+            return environment(group, name)
+
+
+def _stamp(time_us: int) -> str:
+    """A commit time as GoldenGate writes it, in UTC."""
+    return f"{_EPOCH + timedelta(microseconds=time_us):%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _shown(value: Any) -> str:
+    """A key value for people: text that a source gave as bytes, a wrapped binary value, or what a reader has."""
+    data = getattr(value, "data", None)  # the wrapping of trails.codec.binary
+    if isinstance(data, bytes):
+        return f"0x{data[:_SHOWN].hex()}"
+    text = str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text[:_SHOWN]
