@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import backlog, decode, latency, link, machine, prompt
+from benchmarks import apply, backlog, decode, latency, link, machine, prompt
 from benchmarks.options import Run
 from benchmarks.results import Results, aligned
 from benchmarks.workloads import WORKLOADS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-NAMES = ("ggsci", "decode", "link", "capture", "e2e", "latency")
+NAMES = ("ggsci", "decode", "link", "apply", "capture", "e2e", "latency")
 QUICK = {"rows_scale": 0.1, "runs": 1, "seconds": 10.0}
 
 
@@ -70,7 +70,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _works(names: set[str], run: Run) -> list[tuple[str, Callable[[], None]]]:
     """What is to be done, in order; capture and end to end share their backlogs."""
-    single: dict[str, Callable[[Run], None]] = {"ggsci": prompt.measure, "decode": decode.measure, "link": link.measure}
+    single: dict[str, Callable[[Run], None]] = {
+        "ggsci": prompt.measure,
+        "decode": decode.measure,
+        "link": link.measure,
+        "apply": apply.measure,
+    }
     works: list[tuple[str, Callable[[], None]]] = []
     works += [(name, partial(measure, run)) for name, measure in single.items() if name in names]
     if both := names & {"capture", "e2e"}:

@@ -12,10 +12,10 @@ from trails.record import Column, Op, Record, TableDef
 from trails.writer import Mark, TrailWriter, WriterIdentity
 
 _COLUMNS = [
-    ("id", "int8", "bigint", True), ("version", "int4", "integer", False), ("name", "text", "varchar(30)", False),
-    ("note", "text", "varchar(80)", False), ("amount", "numeric", "numeric(14,2)", False),
-    ("created", "timestamptz", "timestamp with time zone", False), ("active", "bool", "boolean", False),
-    ("tag", "text", "varchar(10)", False), ("score", "int4", "integer", False),
+    ("id", "bigint", "bigint", True), ("version", "integer", "integer", False), ("name", "text", "varchar(30)", False),
+    ("note", "text", "varchar(80)", False), ("amount", "decimal", "numeric(14,2)", False),
+    ("created", "timestamptz", "timestamp with time zone", False), ("active", "boolean", "boolean", False),
+    ("tag", "text", "varchar(10)", False), ("score", "integer", "integer", False),
     ("updated", "timestamptz", "timestamp with time zone", False),
 ]  # fmt: skip
 DEFINITION = TableDef("bench", "accounts", tuple(Column(*column) for column in _COLUMNS))
@@ -27,7 +27,7 @@ def image(number: int, key: int) -> list[bytes]:
     mixed = number * 0x9E3779B97F4A7C15 % (1 << 64) * 0xC2B2AE3D27D4EB4F  # does not compress, as a hash does not
     text = (
         f"{key}|{number % 9}|customer-{key}|{mixed:032x} with a remark of some words|{key / 7:.2f}|"
-        f"2026-01-{number % 28 + 1:02d} 08:11:{number % 60:02d}.123456+00|{'tf'[number % 2]}|"
+        f"2026-01-{number % 28 + 1:02d} 08:11:{number % 60:02d}.123456+00|{('true', 'false')[number % 2]}|"
         f"tag-{key % 97}|{key % 1000}|2026-02-{number % 28 + 1:02d} 08:11:{number % 60:02d}.654321+00"
     )
     return text.encode().split(b"|")

@@ -83,6 +83,7 @@ def source(context: Context, params: ExtractParams) -> Source:
         params.captures,
         lambda text: context.log.warning(TROUBLE, text),
         project(context, params),
+        params.tables.befores,
     )
 
 

@@ -72,9 +72,12 @@ class Table:
     def shown(self, identity: str) -> str:
         """A replica identity in words."""
         key = "the primary key" if self.has_key else "none: updates and deletes are refused"
-        return {"d": f"default ({key})", "f": "full", "n": "nothing", "i": f"index {self.index}"}.get(
-            identity, identity
-        )
+        return {
+            "d": f"default ({key})",
+            "f": "full (the whole old row)",
+            "n": "nothing",
+            "i": f"index {self.index}",
+        }.get(identity, identity)
 
 
 def dblogin(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
@@ -149,8 +152,8 @@ def unregister(session: Session, request: Request) -> Reply:
 
 
 def add_trandata(session: Session, request: Request) -> Reply:
-    """Set the replica identity that each table needs."""
-    return _each(session, request, _add)
+    """Set the replica identity that each table needs; full, if its whole old rows are asked for (ALLCOLS)."""
+    return _each(session, request, _add_full if request.get("allcols") else _add)
 
 
 def _add(session: Session, table: Table) -> str:
@@ -158,8 +161,18 @@ def _add(session: Session, table: Table) -> str:
         return f"Replica identity is already {table.shown(table.identity)}."
     if table.identity == "i" and not table.toast:
         return f"Replica identity is already {table.shown('i')}."
-    session.query(f"ALTER TABLE {table.sql} REPLICA IDENTITY {'DEFAULT' if table.wanted == 'd' else 'FULL'}")
-    return f"Replica identity set to {table.shown(table.wanted)}."
+    return _set(session, table, table.wanted)
+
+
+def _add_full(session: Session, table: Table) -> str:
+    if table.identity == "f":
+        return f"Replica identity is already {table.shown('f')}."
+    return _set(session, table, "f")
+
+
+def _set(session: Session, table: Table, identity: str) -> str:
+    session.query(f"ALTER TABLE {table.sql} REPLICA IDENTITY {'DEFAULT' if identity == 'd' else 'FULL'}")
+    return f"Replica identity set to {table.shown(identity)}."
 
 
 def info_trandata(session: Session, request: Request) -> Reply:
@@ -178,8 +191,7 @@ def delete_trandata(session: Session, request: Request) -> Reply:
 
 
 def _delete(session: Session, table: Table) -> str:
-    session.query(f"ALTER TABLE {table.sql} REPLICA IDENTITY DEFAULT")
-    return f"Replica identity set to {table.shown('d')}."
+    return _set(session, table, "d")
 
 
 def _each(session: Session, request: Request, do: Callable[[Session, Table], str]) -> Reply:

@@ -8,24 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trails.errors import OperatorError
+from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
 from trails.runtime import ddlparams
 from trails.runtime.ddlparams import DdlRules
 from trails.runtime.params import (
     COMMON,
     Keyword,
+    ParamErrors,
     Statement,
     check,
     group,
+    nothing,
     number,
     table,
     text,
     word,
 )
-from trails.runtime.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
+from trails.runtime.tableparams import COLUMN_HELP, EXTRACT_SHAPE, TableRules, extract_clauses, patterns
 
 _SCHEMES = ("postgresql://", "postgres://")
+_BEFORES = ("GETUPDATEBEFORES", "LOGALLSUPCOLS")
 
 
 def _url(statement: Statement) -> str:
@@ -68,10 +71,11 @@ KEYWORDS = COMMON | table(
     ),
     Keyword(
         "TABLE",
-        SHAPE,
-        f"Capture these tables; * and ? are wildcards. {COLUMN_HELP}",
+        EXTRACT_SHAPE,
+        f"Capture these tables; * and ? are wildcards. {COLUMN_HELP} GETBEFORECOLS: as GETUPDATEBEFORES, "
+        "for these tables.",
         "TABLE sales.orders, COLSEXCEPT (secret), TOKENS (csn = @GETENV ('TRANSACTION', 'CSN'));",
-        clauses,
+        extract_clauses,
         repeatable=True,
         required=True,
     ),
@@ -81,6 +85,25 @@ KEYWORDS = COMMON | table(
         "Leave these tables out, whatever TABLE says.",
         "TABLEEXCLUDE sales.audit_*, sales.log;",
         patterns,
+        repeatable=True,
+    ),
+    Keyword(
+        "GETUPDATEBEFORES",
+        "",
+        "Updates of the tables of the TABLEs behind it carry the whole old row, as conflict detection, before.column, "
+        "filters and KEYCOLS of a Replicat ask for. The tables need ADD TRANDATA with ALLCOLS.",
+        "GETUPDATEBEFORES",
+        nothing,
+        repeatable=True,
+    ),
+    Keyword("LOGALLSUPCOLS", "", "The same as GETUPDATEBEFORES.", "LOGALLSUPCOLS", nothing, repeatable=True),
+    Keyword(
+        "IGNOREUPDATEBEFORES",
+        "",
+        "Updates of the tables of the TABLEs behind it carry the old row only where the key changed, or there is none: "
+        "the default.",
+        "IGNOREUPDATEBEFORES",
+        nothing,
         repeatable=True,
     ),
     ddlparams.keyword(
@@ -133,7 +156,7 @@ class ExtractParams:
             values.one("EXTRACT"),
             values.one("SOURCEDB"),
             values.one("EXTTRAIL"),
-            TableRules.of(values),
+            TableRules.of(values, befores=_with_befores(statements)),
             values.one("FLUSHCSECS", 10) / 100,
             values.one("BLOCKSIZE", 1024) << 10,
             float(values.one("RECONNECTSECS", 3600)),
@@ -143,3 +166,26 @@ class ExtractParams:
     def captures(self, schema: str, name: str) -> bool:
         """Whether the rules capture this table."""
         return self.tables.wants(schema, name)
+
+
+def _with_befores(statements: Sequence[Statement]) -> list[Statement]:
+    """The TABLEs that stand under GETUPDATEBEFORES. Raises ParamErrors if no TABLE stands behind one."""
+    found: list[Statement] = []
+    last: Statement | None = None  # what is in force
+    unused: list[Statement] = []
+    for statement in statements:
+        if statement.keyword in _BEFORES:
+            last = statement
+            unused.append(statement)
+        elif statement.keyword == "IGNOREUPDATEBEFORES":
+            last = None
+        elif statement.keyword == "TABLE":
+            unused = []
+            if last is not None:
+                found.append(statement)
+    if unused:
+        errors: list[ParamError] = [
+            item.wrong("no TABLE stands behind it, and it holds only for those; move it up") for item in unused
+        ]
+        raise ParamErrors(errors)
+    return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from trails.errors import AwayError, OperatorError
@@ -39,6 +41,33 @@ def ask(program: str, verb: str, **request: Any) -> dict[str, Any]:
     if not reply.get("ok"):
         raise OperatorError(str(reply.get("error") or f"{verb} failed"))
     return reply
+
+
+def follow(program: str, verb: str, tell: Callable[[str], None], **request: Any) -> dict[str, Any]:
+    """As ask(), for what takes as long as it takes: each line of its standard error is told as it comes."""
+    body = json.dumps({"verb": verb, **request}).encode()
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(COMMANDS[program], stdin=pipe, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        raise OperatorError(f"{program}.admin can't be run: {error.strerror}") from None
+    with process, ThreadPoolExecutor(max_workers=1) as pool:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        reply = pool.submit(process.stdout.read)
+        try:
+            process.stdin.write(body)
+            process.stdin.close()
+            for line in process.stderr:
+                tell(line.decode("utf-8", "replace").rstrip())
+        except BaseException:
+            process.kill()
+            raise
+        found = _reply(reply.result())
+    if found is None:
+        raise OperatorError(f"{program}.admin {verb} ended with code {process.returncode}, and said nothing")
+    if not found.get("ok"):
+        raise OperatorError(str(found.get("error") or f"{verb} failed"))
+    return found
 
 
 def _reply(data: bytes) -> dict[str, Any] | None:

@@ -74,6 +74,15 @@ def check_name(home: Home, name: str) -> None:
         _checker(group, statements, path)(statements)
 
 
+def replicat_of(home: Home, name: str) -> str:
+    """The group, if this is a Replicat's parameter file, added or not; else an empty text."""
+    path = path_of(home, name)
+    if path in (home.globals, home.prm("mgr")):
+        return ""
+    keywords = {statement.keyword for statement in params.parse_file(path)}
+    return name.upper() if "REPLICAT" in keywords else ""
+
+
 def discard_path(home: Home, group: Registration) -> str:
     """A Replicat's discard file, as its parameter file names it now; its own if the file can't be read."""
     from replicat.params import ReplicatParams

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from trails.errors import GateError, ParamError
 from trails.runtime import params
 from trails.runtime import registration as registrations
 from trails.runtime.registration import Registration
+
+_SQLITE = "sqlite:///"
 
 
 def dblogin(session: Session, command: Parsed) -> None:
@@ -40,8 +43,13 @@ def _url(session: Session, command: Parsed) -> str:
         user, _, where = user.partition("@")
         url = f"postgresql://{where}"
     parts = urlsplit(url)
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise CommandError("DBLOGIN: expected a URL such as postgresql://user@host:5432/database")
+    if command.has("TARGETDB") and url.startswith(_SQLITE):
+        # Another program opens it, from whatever folder: a path in the home becomes an absolute one.
+        return _SQLITE + os.path.join(session.home.root, url.removeprefix(_SQLITE))
+    kinds = ("postgresql", "postgres", "mysql") if command.has("TARGETDB") else ("postgresql", "postgres")
+    if parts.scheme not in kinds:
+        also = ", mysql://user@host/database or sqlite:///file" if command.has("TARGETDB") else ""
+        raise CommandError(f"DBLOGIN: expected a URL such as postgresql://user@host:5432/database{also}")
     # Split at the last @, as libpq does not: a password may hold one, and would else be taken for a host.
     old, at, host = parts.netloc.rpartition("@")
     old_user, _, old_password = old.partition(":") if at else ("", "", "")
@@ -50,6 +58,8 @@ def _url(session: Session, command: Parsed) -> str:
     if not password and user and "password=" not in parts.query and session.may_ask:
         password = getpass.getpass("Password: ")
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    if parts.scheme == "mysql" and not parts.netloc and not login:
+        return url  # urlunsplit would drop the slashes of a URL without a host
     return urlunsplit(parts._replace(netloc=f"{login}@{host}" if login else host))
 
 
@@ -104,7 +114,7 @@ def _log_extract(session: Session, name: str) -> Registration:
 
 def add_trandata(session: Session, command: Parsed) -> Any:
     """One line a table."""
-    return _trandata(session, command, "add_trandata")
+    return _trandata(session, command, "add_trandata", allcols=command.has("ALLCOLS"))
 
 
 def info_trandata(session: Session, command: Parsed) -> Any:
@@ -117,9 +127,9 @@ def delete_trandata(session: Session, command: Parsed) -> Any:
     return _trandata(session, command, "delete_trandata")
 
 
-def _trandata(session: Session, command: Parsed, verb: str) -> Any:
+def _trandata(session: Session, command: Parsed, verb: str, **asked: bool) -> Any:
     login = session.need_login(command.command.name)
-    tables = admin.ask("extract", verb, url=login.url, pattern=command.operand)["tables"]
+    tables = admin.ask("extract", verb, url=login.url, pattern=command.operand, **asked)["tables"]
     if not tables:
         raise CommandError(
             f"no table matches {command.operand}", hint="Write it schema.table, with * and ? as wildcards"
@@ -132,6 +142,45 @@ def _table_line(table: dict[str, Any]) -> str:
     """The message names the table in most cases; where it does not, it is put before."""
     name, message = str(table["table"]), str(table["message"])
     return message if re.search(re.escape(name), message) else f"{name}: {message}"
+
+
+# --- DDLCAPTURE -------------------------------------------------------------------------------------------------------
+
+
+def add_ddlcapture(session: Session, command: Parsed) -> None:
+    """Install the event triggers in the source, or mend what is there."""
+    login = session.need_login(command.command.name)
+    reply = admin.ask("extract", "add_ddlcapture", url=login.url)
+    done = "renewed" if reply.get("renewed") else "installed"
+    session.say(f"Successfully {done} DDL capture, version {reply.get('version')}: {_known(reply)}.")
+
+
+def info_ddlcapture(session: Session, command: Parsed) -> Any:
+    """Whether they are there, fire, and are of this version."""
+    login = session.need_login(command.command.name)
+    reply = admin.ask("extract", "info_ddlcapture", url=login.url)
+    facts = {key: value for key, value in reply.items() if key != "ok"}
+    if not facts.get("installed"):
+        session.say("DDL capture is not installed; ADD DDLCAPTURE installs it.")
+        return facts
+    state = "enabled" if facts.get("enabled") else "DISABLED (changes are not seen; ADD DDLCAPTURE enables it)"
+    current = facts.get("version") == facts.get("expected_version")
+    renew = "" if current else f" (expected {facts.get('expected_version')}; ADD DDLCAPTURE renews it)"
+    session.say(f"DDL capture is installed, version {facts.get('version')}{renew}, and {state}: {_known(facts)}.")
+    return facts
+
+
+def _known(facts: dict[str, Any]) -> str:
+    tables = facts.get("tables")
+    return "1 table is known" if tables == 1 else f"{tables} tables are known"
+
+
+def delete_ddlcapture(session: Session, command: Parsed) -> None:
+    """Drop them, after asking."""
+    login = session.need_login(command.command.name)
+    session.confirm("Extracts with DDL won't start, and don't believe what was logged before. Are you sure", command)
+    reply = admin.ask("extract", "delete_ddlcapture", url=login.url)
+    session.say("Successfully deleted DDL capture." if reply.get("deleted") else "DDL capture was not installed.")
 
 
 # --- CHECKPOINTTABLE --------------------------------------------------------------------------------------------------

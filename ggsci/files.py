@@ -6,7 +6,8 @@ import os
 import shlex
 import subprocess
 
-from ggsci.check import check_name, discard_path, mistakes, path_of
+from ggsci.admin import ask
+from ggsci.check import check_name, discard_path, mistakes, path_of, replicat_of
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
 from trails.errors import GateError
@@ -40,20 +41,36 @@ def edit_params(session: Session, command: Parsed) -> None:
         raise CommandError(f"the editor {editor!r} can't be run: {error.strerror}", hint="Set EDITOR") from None
     if code != 0:
         raise CommandError(f"the editor {editor!r} ended with code {code}")
-    if os.path.exists(path):
-        check_params(session, command)
+    if os.path.exists(path) and _checked(session, command):
+        session.say(f"{path}: no mistakes found.")
 
 
 def check_params(session: Session, command: Parsed) -> None:
-    """Every mistake of a parameter file, each with its line."""
-    home = session.home
+    """Every mistake of a parameter file, each with its line; a Replicat's also by its trail, Spark and target."""
+    if not _checked(session, command):
+        return
+    home, found = session.home, []
+    group = replicat_of(home, command.operand)
+    if group:
+        session.say("Checking MAPs by the trail, Spark and the target; this may take some seconds.")
+        reply = ask("replicat", "check_params", home=home.root, group=group)
+        found = reply["mistakes"]
+        session.say(*reply["notes"])
+        for line in found:
+            session.fail(line)
+    if not found:
+        session.say(f"{path_of(home, command.operand)}: no mistakes found.")
+
+
+def _checked(session: Session, command: Parsed) -> bool:
+    """Tell the mistakes that the text alone shows; whether there are none."""
     try:
-        check_name(home, command.operand)
+        check_name(session.home, command.operand)
     except GateError as error:
         for line in mistakes(error):
             session.fail(line)
-        return
-    session.say(f"{path_of(home, command.operand)}: no mistakes found.")
+        return False
+    return True
 
 
 def view_params(session: Session, command: Parsed) -> None:

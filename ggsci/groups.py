@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from ggsci.check import globals_value
@@ -16,6 +17,7 @@ from ggsci.database import delete_row
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
 from trails.checkpoint import load as load_checkpoints
+from trails.csn import like
 from trails.errors import GateError
 from trails.fs import read_bytes, replace_durably
 from trails.position import Position, TrailName
@@ -39,7 +41,7 @@ def add_replicat(session: Session, command: Parsed) -> None:
     """Register a Replicat on a trail."""
     home = session.home
     trail = command.text("EXTTRAIL")
-    alter = _alter_of(command, home, trail)
+    alter = _begin_of(session, command, trail) or _alter_of(command, home, trail)
     table = command.text("CHECKPOINTTABLE") or globals_value(home, "CHECKPOINTTABLE")
     _add(session, command, Registration(command.operand, "REPLICAT", "TRAIL", trail, checkpoint_table=table), alter)
     session.say("REPLICAT added.")
@@ -93,7 +95,7 @@ def _next_alter(home: Home) -> int:
     """A number above every ALTER this home has seen, noted before it is used."""
     path = home.folder("dirpcs") + "/ALTERS"
     noted = read_bytes(home.fs, path).strip() if home.fs.exists(path) else b"0"
-    known = [group.alter_no for group in home.groups()]
+    known = [max(group.alter_no, group.start_no) for group in home.groups()]
     number = max([int(noted) if noted.isdigit() else 0, *known]) + 1
     replace_durably(home.fs, path, b"%d\n" % number)
     return number
@@ -117,8 +119,68 @@ def alter_extract(session: Session, command: Parsed) -> None:
 def alter_replicat(session: Session, command: Parsed) -> None:
     """Another place in the trail."""
     group = registered(session.home, command.operand, "REPLICAT")
-    _alter(session, command, group, _alter_of(command, session.home, group.trail))
+    alter = _begin_of(session, command, group.trail) or _alter_of(command, session.home, group.trail)
+    _alter(session, command, group, alter)
     session.say("REPLICAT altered.")
+
+
+def _begin_of(session: Session, command: Parsed, trail: str) -> dict[str, Any]:
+    """A Replicat's place by CSN or time; found in the trail at START."""
+    name, begin, csn = command.command.name, command.text("BEGIN"), command.text("CSN")
+    if not (begin or csn):
+        return {}
+    if (begin and csn) or command.has("EXTSEQNO") or command.has("EXTRBA"):
+        raise CommandError(f"{name}: expected one of BEGIN, CSN and EXTSEQNO, found several")
+    if csn:
+        return {"csn": _known_csn(session.home, trail, csn, f"{name}: CSN")}
+    if begin.upper() == "NOW":
+        return {"begin_us": session.now_us()}
+    try:
+        return {"begin_us": int(datetime.fromisoformat(begin).astimezone().timestamp() * 1_000_000)}
+    except (ValueError, OverflowError):
+        raise CommandError(f"{name}: BEGIN: expected NOW or a time as '2026-02-03 02:30:05', found {begin!r}") from None
+
+
+def order_start(session: Session, command: Parsed, group: Registration) -> None:
+    """Note what START says of the place, before the process is started: numbered as an ALTER, and obeyed once."""
+    home = session.home
+    order: dict[str, Any] = {"skip": 1} if command.has("SKIPTRANSACTION") else {}
+    for option, key in (("ATCSN", "at_csn"), ("AFTERCSN", "after_csn")):
+        if command.has(option):
+            order[key] = _known_csn(home, group.trail, command.text(option), f"START: {option}")
+    if not order:
+        if group.start and _obeyed_by_reader(home, group) < group.start_no > group.alter_no:
+            session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; now it is.")
+        return
+    if group.kind != "REPLICAT":
+        raise CommandError(f"{command.command.name}: ATCSN, AFTERCSN and SKIPTRANSACTION are for a Replicat")
+    with locked(home, group.name, command.command.name):
+        group = registrations.load(home, group.name)
+        registrations.save(home, replace(group, start=order, start_no=_next_alter(home)))
+
+
+def _known_csn(home: Home, trail: str, csn: str, what: str) -> str:
+    """The CSN in the trail's own form, as far as the trail shows one yet."""
+    name = TrailName.parse(trail, home.root)
+    try:
+        return like(csn, sample_csn(home, name))
+    except ValueError as error:
+        raise CommandError(f"{what}: expected {error}", hint="logdump shows a trail's CSNs") from None
+
+
+def sample_csn(home: Home, trail: TrailName) -> str:
+    """Any CSN of a trail; empty if it has none yet."""
+    header = last_header(home.fs, trail)
+    if header is None or header.last_csn:
+        return header.last_csn if header else ""
+    reader = BlockReader(home.fs, trail)
+    try:
+        while (block := reader.read(payload=False)) is not None:
+            if block.header.csn:
+                return block.header.csn
+        return ""
+    finally:
+        reader.close()
 
 
 def _alter_of(command: Parsed, home: Home, trail: str) -> dict[str, Any]:

@@ -55,6 +55,10 @@ def about(words: str) -> list[str]:
     wanted = [SYNONYMS.get(word, word) for word in words.upper().split()]
     found = [command for command in COMMANDS if list(command.words[: len(wanted)]) == wanted]
     if not found:
+        from ggsci.parameters import about as about_parameter  # the programs' tables are not needed for a command
+
+        if lines := about_parameter(words):
+            return ["", *lines]
         names = [command.name for command in COMMANDS]
         close = nearest(" ".join(wanted), [*names, *{command.words[0] for command in COMMANDS}])
         raise CommandError(f"HELP: no command {words!r}", hint=f"Did you mean {close}?" if close else "HELP lists all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from extract.params import KEYWORDS as EXTRACT
@@ -9,6 +10,7 @@ from ggsci.check import GLOBALS_KEYWORDS
 from ggsci.manager_params import KEYWORDS as MANAGER
 from pump.params import KEYWORDS as PUMP
 from replicat.params import KEYWORDS as REPLICAT
+from replicat.params import MAP_OPTIONS, MapOption
 from trails.runtime.params import Keyword
 
 PROGRAMS: tuple[tuple[str, str, Mapping[str, Keyword]], ...] = (
@@ -18,6 +20,10 @@ PROGRAMS: tuple[tuple[str, str, Mapping[str, Keyword]], ...] = (
     ("Replicat", "`dirprm/<group>.prm`, first parameter `REPLICAT <group>`", REPLICAT),
     ("GLOBALS", "`GLOBALS` in the home, for all groups of it", GLOBALS_KEYWORDS),
 )
+
+WIDTH = 100
+_OPTIONS = """Behind TARGET, in any order, with commas between. [mapping.md](mapping.md) tells how they work together.
+Expressions are Spark SQL, or GoldenGate's @functions; a mistake in one is told with the line in which it begins."""
 
 _HEAD = """# Parameters
 
@@ -38,6 +44,10 @@ def reference() -> str:
         lines += [f"## {program}", "", f"In {file}.", ""]
         for keyword in sorted(keywords.values(), key=lambda keyword: keyword.name):
             lines += _entry(keyword)
+        if keywords is REPLICAT:
+            lines += ["## Options of MAP", "", _OPTIONS, ""]
+            for option in sorted(MAP_OPTIONS.values(), key=lambda option: option.name):
+                lines += _option_entry(option)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -46,6 +56,53 @@ def _entry(keyword: Keyword) -> list[str]:
     shape = f"{keyword.name} {keyword.shape}".rstrip()
     entry = [f"### {keyword.name}", "", f"`{shape}`" + (f" ({', '.join(marks)})" if marks else ""), "", keyword.help]
     return [*entry, "", "```", keyword.example, "```", ""]
+
+
+def _option_entry(option: MapOption) -> list[str]:
+    shape = f"{option.name} {option.shape}".rstrip()
+    marks = " (may repeat)" if option.repeats and option.takes else ""
+    return [
+        f"### MAP ... {option.name}",
+        "",
+        f"`{shape}`{marks}",
+        "",
+        option.help,
+        "",
+        "```",
+        option.example,
+        "```",
+        "",
+    ]
+
+
+def about(word: str) -> list[str]:
+    """For HELP: what a parameter, or an option of MAP, is; nothing if there is none of that name."""
+    name = word.strip().upper()
+    lines: list[str] = []
+    for program, file, keywords in PROGRAMS:
+        if name in keywords:
+            keyword = keywords[name]
+            lines += _page(f"{program}: {name} {keyword.shape}".rstrip(), keyword.help, keyword.example, file)
+    if name in MAP_OPTIONS:
+        option = MAP_OPTIONS[name]
+        lines += _page(f"MAP ..., {name} {option.shape}".rstrip(), option.help, option.example)
+    if name == "MAP":
+        shapes = [f"    {option.name} {option.shape}".rstrip() for option in MAP_OPTIONS.values()]
+        lines += ["Options of MAP (HELP option explains one):", *shapes, ""]
+    return lines
+
+
+def _page(title: str, text: str, example: str, file: str = "") -> list[str]:
+    where = [f"  In {file.replace('`', '')}."] if file else []
+    wrapped = [f"  {line}" for line in textwrap.wrap(text, WIDTH)]
+    return [
+        *textwrap.wrap(title, WIDTH, subsequent_indent="    "),
+        *where,
+        *wrapped,
+        "  Example:",
+        f"    {example}",
+        "",
+    ]
 
 
 if __name__ == "__main__":

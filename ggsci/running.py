@@ -14,9 +14,10 @@ from typing import Any
 
 from ggsci import facts, view
 from ggsci.check import check_group_file, mistakes
-from ggsci.choose import chosen, facts_of
+from ggsci.choose import chosen, facts_of, wild
 from ggsci.facts import GroupFacts
 from ggsci.grammar import CommandError, Parsed
+from ggsci.groups import order_start
 from ggsci.session import Session
 from trails.errors import AwayError, GateError
 from trails.runtime.control import ask
@@ -37,9 +38,11 @@ LOOK_EACH = 0.05
 def start(session: Session, command: Parsed) -> None:
     """Check the parameter files, have the Manager start, wait for each."""
     groups = chosen(session, command)
+    if begins(command) and (wild(command.operand) or len(groups) != 1):
+        raise CommandError(f"{command.command.name}: {' and '.join(begins(command))} is for one group at a time")
     if facts.manager(session.home)[0] != "RUNNING":
         raise CommandError("the Manager is not running, so nothing can be started", hint="START MANAGER first")
-    sent = [group for group in groups if _each(session, group, _start_one)]
+    sent = [group for group in groups if _each(session, group, lambda s, g: _start_one(s, g, command))]
     end = time.monotonic() + START_SECONDS
     for group in sent:
         _each(session, group, lambda s, g: _await_start(s, g, end))
@@ -55,13 +58,24 @@ def _each(session: Session, group: Registration, do: Callable[[Session, Registra
         return False
 
 
-def _start_one(session: Session, group: Registration) -> bool:
+BEGINS = ("ATCSN", "AFTERCSN", "SKIPTRANSACTION")
+
+
+def begins(command: Parsed) -> list[str]:
+    """The options that say where to begin."""
+    return [name for name in BEGINS if command.has(name)]
+
+
+def _start_one(session: Session, group: Registration, command: Parsed) -> bool:
     """Send the request. True if there is a start to wait for."""
     who = f"{group.kind} {group.name}"
     if _settled(session, group, "CHILD", time.monotonic() + SPAWN_SECONDS).status.is_alive:
+        if begins(command):
+            raise CommandError(f"{who} is already running: {begins(command)[0]} is for its start", hint="STOP it first")
         session.say(f"{who} is already running.")
         return False
     check_group_file(session.home, group)
+    order_start(session, command, group)
     session.say("", "Sending START request to MANAGER ...")
     checked(ask(session.home, MANAGER, "START", timeout=10, name=group.name))
     session.say(f"{who} starting")
@@ -96,12 +110,16 @@ def _await_start(session: Session, group: Registration, end: float) -> bool:
             return True
         if not child["alive"]:
             if child["code"] == 0:
-                session.say(f"{who} started, and has stopped already.")
+                session.say(f"{who} started, and has stopped already{_why(child)}.")
                 return True
             raise CommandError(f"{who} ABENDED at its start: {child['message']}", hint=f"See VIEW REPORT {group.name}")
         time.sleep(LOOK_EACH)
     session.say(f"{who} is still starting; INFO {group.name} shows when it runs.")
     return True
+
+
+def _why(child: dict[str, Any]) -> str:
+    return f": {child['message']}" if child.get("message") else ""
 
 
 # --- STOP, KILL -------------------------------------------------------------------------------------------------------
@@ -204,7 +222,11 @@ def status(session: Session, command: Parsed) -> Any:
 
 
 def _ask_each(
-    session: Session, command: Parsed, verb: str, show: Callable[[GroupFacts, dict[str, Any]], list[str]]
+    session: Session,
+    command: Parsed,
+    verb: str,
+    show: Callable[[GroupFacts, dict[str, Any]], list[str]],
+    **args: str,
 ) -> Any:
     """Send one request to each group and show the answers; a group that doesn't run is an error, the others go on."""
     replies = []
@@ -214,7 +236,7 @@ def _ask_each(
             if group.status not in ("RUNNING", "STARTING"):
                 raise CommandError(f"{who} is not currently running (status {group.status})")
             session.say("", f"Sending {verb} request to {who} ...")
-            reply = checked(ask(session.home, group.name, verb, timeout=10))
+            reply = checked(ask(session.home, group.name, verb, timeout=10, **args))
         except GateError as error:
             session.fail(str(error))
             replies.append({"program": group.program, "group": group.name, "ok": False, "error": str(error)})
@@ -231,7 +253,7 @@ def stats(session: Session, command: Parsed) -> Any:
     def show(group: GroupFacts, reply: dict[str, Any]) -> list[str]:
         if pattern is not None:
             reply["tables"] = [table for table in reply["tables"] if _matches(pattern, str(table["from"]))]
-        return view.stats(group.program, reply, session.now_us())
+        return view.stats(group.program, reply, session.now_us(), cdr=command.has("REPORTCDR"))
 
     return _ask_each(session, command, "STATS", show)
 
@@ -258,7 +280,8 @@ def lag(session: Session, command: Parsed) -> Any:
 def send(session: Session, command: Parsed) -> Any:
     """One request of the control socket."""
     verb = next(option.name for option in command.command.options if command.has(option.name))
-    return _ask_each(session, command, verb, lambda group, reply: _shown(verb, group, reply))
+    args = {"tables": command.text(verb)} if "COLLISIONS" in verb else {}
+    return _ask_each(session, command, verb, lambda group, reply: _shown(verb, group, reply), **args)
 
 
 def _shown(verb: str, group: GroupFacts, reply: dict[str, Any]) -> list[str]:

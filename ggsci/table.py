@@ -28,6 +28,7 @@ _CSN = (
     Option("SCN", Kind.WORD, choice="csn"),
     Option("CSN", Kind.WORD, choice="csn"),
 )
+_BEGIN = (Option("BEGIN", Kind.TEXT), Option("CSN", Kind.WORD))
 _DESC = Option("DESC", Kind.TEXT)
 _POSITION_NOTE = (
     "EXTSEQNO and EXTRBA name a block border of the trail the group reads; EXTRBA 0 is the file's beginning. "
@@ -56,13 +57,21 @@ _HOME = (
     _row(HOME, "VIEW PARAMS", "files:view_params", Kind.NAME,
          "Print a parameter file; passwords are masked.", "VIEW PARAMS ext1"),
     _row(HOME, "CHECK PARAMS", "files:check_params", Kind.NAME,
-         "Check a parameter file whole, and list every mistake with its line.", "CHECK PARAMS ext1"),
+         "Check a parameter file whole, and list every mistake with its line.", "CHECK PARAMS ext1",
+         notes="For a Replicat also what START would find out: tables and columns of the target, and expressions, "
+         "which Spark analyses by the trail's definitions; that takes some seconds. Nothing is applied."),
     _row(HOME, "VIEW REPORT", "files:view_report", Kind.NAME,
          "Print a group's report; a digit behind the name asks for an aged one.",
          "VIEW REPORT ext1 ; VIEW REPORT ext10",
          notes="`VIEW REPORT ext10` is the report of EXT1 before the present one, unless a group EXT10 exists."),
     _row(HOME, "VIEW DISCARD", "files:view_discard", Kind.NAME,
          "Print a Replicat's discard file: the changes that its target refused.", "VIEW DISCARD rep1"),
+    _row(HOME, "REPLAY DISCARDS", "replaying:replay_discards", Kind.GROUP,
+         "Apply the changes of a Replicat's discard file again, once what the target refused is mended.",
+         "REPLAY DISCARDS rep1, DRYRUN ; REPLAY DISCARDS rep1 ; REPLAY DISCARDS rep1, FILE ./dirdsc/REP1.0.dsc",
+         Option("FILE", Kind.FILE), Option("DRYRUN"), Option("NOCOMPARE"), lists=True,
+         notes="In order, each record at most once ever. A record is kept, and told, if its target row is not as the "
+         "change found it (NOCOMPARE: only whether there is one is looked at) or is refused again."),
     _row(HOME, "VIEW GGSEVT", "files:view_ggsevt", None,
          "Print the home's event log, ggserr.log.", "VIEW GGSEVT"),
 )  # fmt: skip
@@ -89,7 +98,8 @@ _DATABASE = (
          Option("SOURCEDB", Kind.URL, choice="where"), Option("TARGETDB", Kind.URL, choice="where"),
          Option("USERID", Kind.WORD), Option("PASSWORD", Kind.TEXT, secret=True),
          notes="A missing password is asked for without an echo when standard input is a terminal; otherwise libpq's "
-         "own ways (PGPASSFILE, trust) apply. It is never logged, nor kept on disk, nor seen on a command line."),
+         "own ways (PGPASSFILE, trust) apply. It is never logged, nor kept on disk, nor seen on a command line. "
+         "TARGETDB takes mysql:// and sqlite:/// URLs as well."),
     _row(DATABASE, "REGISTER EXTRACT", "database:register", Kind.GROUP,
          "Make the group's replication slot and publication in the source, and note them in its registration.",
          "REGISTER EXTRACT ext1", Option("DATABASE"), notes="Needs DBLOGIN."),
@@ -97,13 +107,27 @@ _DATABASE = (
          "Drop the group's replication slot and publication.", "UNREGISTER EXTRACT ext1", Option("DATABASE"),
          notes="Needs DBLOGIN. Refused while the group runs. The slot keeps the source's log until it is dropped."),
     _row(DATABASE, "ADD TRANDATA", "database:add_trandata", Kind.TABLES,
-         "Have the source log what a change of these tables needs (replica identity).", "ADD TRANDATA sales.*",
-         lists=True, notes="Needs DBLOGIN."),
+         "Have the source log what a change of these tables needs (replica identity).",
+         "ADD TRANDATA sales.* ; ADD TRANDATA sales.orders, ALLCOLS", Option("ALLCOLS"), lists=True,
+         notes="Needs DBLOGIN. ALLCOLS: the whole old row of each update and delete (REPLICA IDENTITY FULL), whatever "
+         "the columns are: GETUPDATEBEFORES needs it. DELETE TRANDATA takes it back."),
     _row(DATABASE, "INFO TRANDATA", "database:info_trandata", Kind.TABLES,
          "Show what the source logs for these tables.", "INFO TRANDATA sales.*", lists=True, notes="Needs DBLOGIN."),
     _row(DATABASE, "DELETE TRANDATA", "database:delete_trandata", Kind.TABLES,
          "Set these tables' logging back to the database's default.", "DELETE TRANDATA sales.orders",
          lists=True, notes="Needs DBLOGIN."),
+    _row(DATABASE, "ADD DDLCAPTURE", "database:add_ddlcapture", None,
+         "Have the source log schema changes of its tables (event triggers), for Extracts with the parameter DDL.",
+         "ADD DDLCAPTURE",
+         notes="Needs DBLOGIN SOURCEDB as a superuser. Again: mends, enables and renews it. docs/ddl.md tells more."),
+    _row(DATABASE, "INFO DDLCAPTURE", "database:info_ddlcapture", None,
+         "Show whether schema changes are logged, by which version, and how many tables are known.",
+         "INFO DDLCAPTURE", lists=True, notes="Needs DBLOGIN SOURCEDB."),
+    _row(DATABASE, "DELETE DDLCAPTURE", "database:delete_ddlcapture", None,
+         "Drop the event triggers and what they know. Asks first, unless the command ends with `!`.",
+         "DELETE DDLCAPTURE!",
+         notes="Needs DBLOGIN SOURCEDB. Only when every Extract with DDL has read to the log's end: changes logged "
+         "before are not believed after."),
     _row(DATABASE, "ADD CHECKPOINTTABLE", "database:add_checkpointtable", Kind.TABLE,
          "Make the table in which Replicats keep their place, in the target.", "ADD CHECKPOINTTABLE gg.checkpoint",
          optional=True, notes="Needs DBLOGIN. Without a name: CHECKPOINTTABLE of GLOBALS."),
@@ -132,12 +156,15 @@ _GROUPS = (
     _row(GROUPS, "ADD REPLICAT", "groups:add_replicat", Kind.GROUP,
          "Register a Replicat on a trail.",
          "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.checkpoint",
-         Option("EXTTRAIL", Kind.TRAIL, needed=True), Option("CHECKPOINTTABLE", Kind.TABLE), *_START_AT, _DESC,
+         Option("EXTTRAIL", Kind.TRAIL, needed=True), Option("CHECKPOINTTABLE", Kind.TABLE), *_START_AT, *_BEGIN, _DESC,
          notes="Without CHECKPOINTTABLE, that of GLOBALS. A Replicat whose row is still in the target goes on there. "
          + _POSITION_NOTE),
     _row(GROUPS, "ALTER REPLICAT", "groups:alter_replicat", Kind.GROUP,
          "Give a stopped Replicat another place in its trail. Obeyed once, at the next START.",
-         "ALTER REPLICAT rep1, EXTSEQNO 0, EXTRBA 0", *_START_AT, _DESC, notes=_POSITION_NOTE),
+         "ALTER REPLICAT rep1, EXTSEQNO 0, EXTRBA 0 ; ALTER REPLICAT rep1, BEGIN '2026-02-03 02:30:05' ; "
+         "ALTER REPLICAT rep1, CSN 0/16B3748", *_START_AT, *_BEGIN, _DESC,
+         notes=_POSITION_NOTE + " BEGIN (NOW, or a time of this machine's time zone) and CSN name the first "
+         "transaction to apply: one committed then or later, or of that CSN or a higher one, wherever it stands."),
     _row(GROUPS, "DELETE REPLICAT", "groups:delete", Kind.GROUPS,
          "Remove a stopped Replicat; after DBLOGIN also its row in the checkpoint table.",
          "DELETE REPLICAT rep1",
@@ -169,16 +196,38 @@ _REQUESTS = tuple(
     Option(name, choice="request", needed=True)
     for name in ("STATUS", "STOP", "FORCESTOP", "GETLAG", "LOGEND", "REPORT", "ROLLOVER", "GETPARAMINFO")
 )
+_COLLIDE = tuple(
+    Option(name, Kind.TABLES, optional_value=True, choice="request", needed=True)
+    for name in ("HANDLECOLLISIONS", "NOHANDLECOLLISIONS")
+)
 
 
 def _for_each_kind(kind: str, name: str, article: str) -> tuple[Command, ...]:
     """The commands that Extracts and Replicats (and ER, both) share."""
-    requests = _REQUESTS if kind != "REPLICAT" else tuple(o for o in _REQUESTS if o.name != "ROLLOVER")
+    begins = (
+        Option("ATCSN", Kind.WORD, choice="begin"), Option("AFTERCSN", Kind.WORD, choice="begin"),
+        Option("SKIPTRANSACTION", choice="begin"),
+    ) if kind != "EXTRACT" else ()  # fmt: skip
+    begin_example = f" ; START {kind} {name}, AFTERCSN 0/16B3748" if kind == "REPLICAT" else ""
+    begin_note = (
+        " For one Replicat: ATCSN leaves out the transactions before that CSN, AFTERCSN those up to it, also when they "
+        "are still to come; SKIPTRANSACTION leaves out the next one. Noted before the start, and obeyed once, however "
+        "often the process dies meanwhile."
+    ) if begins else ""  # fmt: skip
+    cdr = (Option("REPORTCDR"),) if kind == "REPLICAT" else ()
+    cdr_example = f" ; STATS {kind} {name}, REPORTCDR" if cdr else ""
+    cdr_note = "REPORTCDR adds what conflict detection and resolution counted." if cdr else ""
+    requests = _REQUESTS if kind != "REPLICAT" else (*(o for o in _REQUESTS if o.name != "ROLLOVER"), *_COLLIDE)
+    send_example = f" ; SEND {kind} {name}, NOHANDLECOLLISIONS sales.*" if kind == "REPLICAT" else ""
+    send_note = (
+        " HANDLECOLLISIONS and NOHANDLECOLLISIONS take source tables (all, if none are named), and hold until the "
+        "process ends: the parameter file holds again at the next START."
+    ) if kind == "REPLICAT" else ""  # fmt: skip
     return (
         _row(RUN, f"START {kind}", "running:start", Kind.GROUPS,
              f"Check the parameter file of {article}, then have the Manager start it; waits until it runs or fails.",
-             f"START {kind} {name} ; START {kind} *",
-             notes="Refused while the parameter file has mistakes: all are listed, with file and line."),
+             f"START {kind} {name} ; START {kind} *" + begin_example, *begins,
+             notes="Refused while the parameter file has mistakes: all are listed, with file and line." + begin_note),
         _row(RUN, f"STOP {kind}", "running:stop", Kind.GROUPS,
              f"Have {article} finish what it holds, save its checkpoint and stop; waits until it has.",
              f"STOP {kind} {name}"),
@@ -190,14 +239,15 @@ def _for_each_kind(kind: str, name: str, article: str) -> tuple[Command, ...]:
              lists=True),
         _row(RUN, f"STATS {kind}", "running:stats", Kind.GROUPS,
              f"Ask {article} how many changes of each table it has handled.",
-             f"STATS {kind} {name} ; STATS {kind} {name}, TABLE sales.*",
-             Option("TOTAL"), Option("TABLE", Kind.TABLES), lists=True),
+             f"STATS {kind} {name} ; STATS {kind} {name}, TABLE sales.*" + cdr_example,
+             Option("TOTAL"), Option("TABLE", Kind.TABLES), *cdr, lists=True, notes=cdr_note),
         _row(RUN, f"LAG {kind}", "running:lag", Kind.GROUPS,
              f"Ask {article} how old the last change it handled is.", f"LAG {kind} {name}", lists=True),
         _row(RUN, f"SEND {kind}", "running:send", Kind.GROUPS,
              f"Send one request to {article} and show the answer.",
-             f"SEND {kind} {name}, STATUS ; SEND {kind} {name}, REPORT", *requests, lists=True,
-             notes="FORCESTOP ends without finishing what is held; nothing is lost, the next START does it again."),
+             f"SEND {kind} {name}, STATUS ; SEND {kind} {name}, REPORT" + send_example, *requests, lists=True,
+             notes="FORCESTOP ends without finishing what is held; nothing is lost, the next START does it again."
+             + send_note),
         _row(LOOK, f"INFO {kind}", "looking:info", Kind.GROUPS,
              f"Show where {article} stands. SHOWCH shows its checkpoint, SHOWCH n the last n; DETAIL trails, files.",
              f"INFO {kind} {name} ; INFO {kind} {name}, SHOWCH ; INFO {kind} {name}, DETAIL", *_INFO, lists=True,
@@ -219,7 +269,8 @@ _LOOK = (
 
 _SHELL = (
     _row(SHELL, "HELP", "shellcmds:help_", Kind.REST, "List the commands, or explain those that begin with the words.",
-         "HELP ; HELP ADD EXTRACT", optional=True),
+         "HELP ; HELP ADD EXTRACT ; HELP MAP", optional=True,
+         notes="Explains parameters too, and the options of MAP, by their names."),
     _row(SHELL, "OBEY", "shellcmds:obey", Kind.FILE, "Run the commands of a file, each with an echo.",
          "OBEY ./dirprm/setup.oby", notes="`&` at a line's end continues it; `--` begins a comment. "
          "Files may OBEY others, 16 deep."),

@@ -306,11 +306,12 @@ def exttrail(trail: TrailFacts) -> list[str]:
     return ["", *(f"{label:>20}: {value}" for label, value in fields)]
 
 
-_COUNTS = ("inserts", "updates", "deletes", "truncates", "discards", "operations")
+_COUNTS = ("inserts", "updates", "deletes", "truncates", "ddls", "discards", "operations")
+_RARE = ("truncates", "ddls")
 
 
-def stats(program: str, reply: dict[str, Any], now_us: int) -> list[str]:
-    """The answer to STATS."""
+def stats(program: str, reply: dict[str, Any], now_us: int, *, cdr: bool = False) -> list[str]:
+    """The answer to STATS; with `cdr` what conflict detection counted too."""
     lines = ["", f"Start of Statistics at {stamp(now_us)}.", ""]
     if reply.get("output"):
         lines += [f"Output to {reply['output']}:", ""]
@@ -320,12 +321,22 @@ def stats(program: str, reply: dict[str, Any], now_us: int) -> list[str]:
             "",
         ]
         lines.append(f"*** Total statistics since {stamp(reply['since_us'])} ***")
-        shown = [name for name in _COUNTS if name != "truncates" or table.get(name)]
+        shown = [name for name in _COUNTS if name not in _RARE or table.get(name)]
         lines += [f"\t{f'Total {name}':35}\t{table.get(name, 0):15.2f}" for name in shown]
-        lines.append("")
+        lines += [*_rarer(table.get("more") or {}, cdr=cdr), ""]
     if not reply["tables"]:
         lines += ["No database operations have been performed.", ""]
     return [*lines, "End of Statistics.", ""]
+
+
+def _rarer(more: dict[str, int], *, cdr: bool) -> list[str]:
+    """Counters that are there only for who uses what they count."""
+    from trails.runtime.stats import CDR, CDR_CONFLICTS, CDR_FAILED, CDR_SUCCEEDED
+
+    if cdr:
+        more = dict.fromkeys((CDR_CONFLICTS, CDR_SUCCEEDED, CDR_FAILED), 0) | more
+    shown = [(name, number) for name, number in more.items() if cdr or not name.startswith(CDR)]
+    return [f"\t{name if name.startswith(CDR + 'res') else f'Total {name}':35}\t{n:15.2f}" for name, n in shown]
 
 
 def send_status(program: str, group: str, pid: int | None, reply: dict[str, Any]) -> list[str]:

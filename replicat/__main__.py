@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from replicat.discard import Discards
+from replicat.discard import Discards, needs_file
 from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams, exact_table
-from replicat.refusals import DISCARD
 from replicat.scratch import Scratch
 from replicat.target import Target
 from trails.checkpoint import load
@@ -29,6 +28,10 @@ def build(context: Context) -> Process:
     params = ReplicatParams.from_statements(context.statements, context.parameter_file)
     registration = context.registration
     assert registration is not None
+    if params.check_only:
+        from replicat.checking import report_and_stop
+
+        return report_and_stop(context, params)
     trail = TrailName.parse(registration.trail, context.home.root)
     target = _target(context, params)
     target.connect()  # a wrong password should not cost the seconds that Spark takes to start
@@ -76,7 +79,7 @@ def _seen(context: Context, registration: Registration) -> int | None:
 def _discards(context: Context, params: ReplicatParams) -> Discards:
     """What REPERROR says; the discard file is only there for who discards."""
     file = None
-    if any(rule.action == DISCARD for rule in params.error_rules):
+    if needs_file(params):
         file = DiscardFile(
             context.fs,
             params.discard_path(context.home),
@@ -94,7 +97,7 @@ def _discards(context: Context, params: ReplicatParams) -> Discards:
 
 
 def _target(context: Context, params: ReplicatParams) -> Target:
-    from replicat.targets.postgres import PostgresSettings, PostgresTarget
+    from replicat.targets import TargetSettings, open_target
 
     registration = context.registration
     assert registration is not None
@@ -106,14 +109,17 @@ def _target(context: Context, params: ReplicatParams) -> Target:
             f"no checkpoint table for {context.group}: without one a crash could apply changes twice",
             hint="ADD CHECKPOINTTABLE schema.table, then name it by CHECKPOINTTABLE in the parameter file",
         )
-    return PostgresTarget(
-        PostgresSettings(
+    return open_target(
+        TargetSettings(
             url=params.target_url,
             checkpoint_table=table,
             group=context.group,
             group_key=registration.group_key,
             home=context.home.root,
             commit_wait=params.commit_wait,
+            suppress_triggers=params.db_options.suppress_triggers,
+            defer_constraints=params.db_options.defer_ref_const,
+            follow_sequences=params.db_options.follow_sequences,
         )
     )
 

@@ -6,20 +6,25 @@ info_checkpointtable{url, table}                 -> exists, rows
 delete_checkpointtable{url, table}
 row{url, table, group, group_key}                -> row, or null
 delete_row{url, table, group, group_key}         -> deleted
+check_params{home, group}                        -> mistakes, notes: what START would find out
+replay_discards{home, group, file, dry, compare} -> counts, records: what became of each; progress lines on stderr
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from replicat.params import exact_table
+from replicat.targets import Admin, admin_for
 from trails.errors import GateError, OperatorError
 from trails.runtime.report import mask
 
 Reply = dict[str, Any]
+PROGRESS_SECONDS = 2.0
 
 
 def answer(request: dict[str, Any]) -> Reply:
@@ -36,36 +41,27 @@ def answer(request: dict[str, Any]) -> Reply:
 
 
 def _dblogin(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import database_info
-
-    return dict(database_info(request["url"]))
+    return dict(_admin(request).database_info(request["url"]))
 
 
 def _add_table(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import add_row_table
-
-    add_row_table(request["url"], _table(request))
+    _admin(request).add_row_table(request["url"], _table(request))
     return {}
 
 
 def _info_table(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import rows_of_table
-
-    rows = rows_of_table(request["url"], _table(request))
-    return {"exists": rows is not None, "rows": rows or []}
+    rows = _admin(request).rows_of_table(request["url"], _table(request))
+    # Rows of REPLAY DISCARDS stand beside those of groups; their names have a blank.
+    return {"exists": rows is not None, "rows": [row for row in rows or [] if " " not in row["group"]]}
 
 
 def _delete_table(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import drop_row_table
-
-    drop_row_table(request["url"], _table(request))
+    _admin(request).drop_row_table(request["url"], _table(request))
     return {}
 
 
 def _row(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import read_row
-
-    row = read_row(request["url"], _table(request), request["group"], int(request["group_key"]))
+    row = _admin(request).read_row(request["url"], _table(request), request["group"], int(request["group_key"]))
     if row is None:
         return {"row": None}
     return {
@@ -84,9 +80,46 @@ def _row(request: dict[str, Any]) -> Reply:
 
 
 def _delete_row(request: dict[str, Any]) -> Reply:
-    from replicat.targets.postgres import delete_row
+    group, key = request["group"], int(request["group_key"])
+    return {"deleted": _admin(request).delete_row(request["url"], _table(request), group, key)}
 
-    return {"deleted": delete_row(request["url"], _table(request), request["group"], int(request["group_key"]))}
+
+def _check_params(request: dict[str, Any]) -> Reply:
+    from replicat.checking import check_group
+    from trails.fs import RealFs
+    from trails.runtime.home import Home
+
+    found = check_group(Home.at(request["home"], RealFs()), str(request["group"]))
+    return {"mistakes": [mask(text) for text in found.mistakes], "notes": [mask(text) for text in found.notes]}
+
+
+def _replay_discards(request: dict[str, Any]) -> Reply:
+    from collections import Counter
+
+    from replicat.replay import Outcome, replay_group
+    from trails.runtime.home import Home
+
+    counts: Counter[str] = Counter()
+    told = time.monotonic()
+
+    def tell(outcome: Outcome) -> None:
+        nonlocal told
+        counts[outcome.outcome] += 1
+        if time.monotonic() - told >= PROGRESS_SECONDS:
+            told = time.monotonic()
+            print(", ".join(f"{number} {what}" for what, number in counts.items()), file=sys.stderr, flush=True)
+
+    home = Home.at(request["home"])
+    found = replay_group(
+        home, str(request["group"]), str(request["file"]),
+        dry=bool(request["dry"]), compare=bool(request["compare"]), tell=tell,
+    )  # fmt: skip
+    records = [one.told() for one in found]
+    return {"counts": dict(counts), "records": [{**one, "why": mask(one["why"])} for one in records]}
+
+
+def _admin(request: dict[str, Any]) -> Admin:
+    return admin_for(request["url"])
 
 
 def _table(request: dict[str, Any]) -> tuple[str, str]:
@@ -103,6 +136,8 @@ _VERBS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "delete_checkpointtable": _delete_table,
     "row": _row,
     "delete_row": _delete_row,
+    "check_params": _check_params,
+    "replay_discards": _replay_discards,
 }
 
 

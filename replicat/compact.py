@@ -1,40 +1,46 @@
 """The net effect of many changes on one target table, one entry a key. Pure: no trail, no database, no text.
 
-A `Net` takes a table's changes in source order and keeps what they come to. What is known of a key:
+A `Net` takes a table's changes in source order and keeps what they come to. The first change that names a key says
+whether its row was there before; all later ones are known to fit, or cannot be.
 
-    state    found in    meaning                                     applied as
-    born     new         absent before, present now                  insert (COPY; an upsert where that is refused)
-    present  old         present before (or unknown), present now    upsert; where columns are missing or the row came
-                                                                     from another key, filled from the target first
-    absent   gone        absent now                                  delete
+    state    found in    before        now          applied as (replicat/target.py, Rows)
+    born     new         not there     there        insert
+    present  old         there         there        update; where columns are missing or the row came from another key,
+                                                    a patch, or filled from the target first
+    gone     gone        there         not there    delete
+    void     void        not there     not there    nothing, but the key must not be there
 
-    change        born             present              absent               unknown
-    insert        born, new row    present, new row     present, new row     born
-    update        born, merged     present, merged      present              present
-    delete        absent           absent               absent               absent
-    key change    the old key becomes absent, its row (merged) arrives at the new key: born if it was born and the new
-                  key is unknown, else present with its origin remembered
+    change        unknown      born             present            gone                 void
+    insert        born         collision        collision          present, new row     born
+    update        present      born, merged     present, merged    collision            collision
+    delete        gone         void             gone               collision            collision
+    key change    from it: as delete, and the row (merged) arrives at the new key with its origin remembered
+                  to it: as insert
 
-So every key ever named, also in the middle of a chain of key changes, ends as an insert, an upsert or a delete (I6).
+A collision is a change that no source can have made after the ones before it: counted, and the target refuses them.
+Where they are to be overlaid instead, replicat/overlay.py takes the place of this.
 A row as it became replaces the one before; only columns that it misses are taken from that one.
-Deletes are applied before inserts and upserts, fills are read before deletes: that makes swaps and chains come right.
+Deletes are applied before updates and inserts, fills are read before deletes: that makes swaps and chains come right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from trails.record import MISSING, Image, Value
 
 Key = Any  # one column's value, or a tuple of several
 
+BORN: Final = object()
+"""In `base`: the row at a key that was there before is a new one, not what became of the old one."""
+
 
 class Net:
     """What a run of changes comes to for one table with a key."""
 
-    __slots__ = ("base", "gone", "key", "new", "old")
+    __slots__ = ("base", "collisions", "gone", "key", "new", "old", "void")
 
     def __init__(self, key: Sequence[int]) -> None:
         """`key`: indexes of the key columns in an image."""
@@ -42,69 +48,93 @@ class Net:
         self.new: dict[Key, Image] = {}
         self.old: dict[Key, Image] = {}
         self.gone: dict[Key, None] = {}
-        self.base: dict[Key, Key] = {}  # present key -> the key its row had in the target before
+        self.void: dict[Key, None] = {}
+        self.base: dict[Key, Key] = {}  # key -> the key its row had in the target before, or BORN
+        self.collisions = [0, 0, 0]  # inserts, updates, deletes
 
     def __bool__(self) -> bool:
-        return bool(self.new or self.old or self.gone)
+        return bool(self.new or self.old or self.gone or self.void or any(self.collisions))
 
     def insert(self, row: Image) -> None:
         """A new row."""
         key = self.key(row)
-        if (self.gone and key in self.gone) or (self.old and key in self.old):
-            self.gone.pop(key, None)
-            self.base.pop(key, None)
+        if self.gone and key in self.gone:
+            del self.gone[key]
             self.old[key] = row
+            self.base[key] = BORN
+        elif key in self.new or (self.old and key in self.old):
+            self.collisions[0] += 1
         else:
             self.new[key] = row
+            if self.void:
+                self.void.pop(key, None)
 
     def update(self, after: Image, before: Image | None) -> None:
         """A row as it became; `before` is None where the key did not change."""
         key = self.key(after)
         if before is not None:
             was = self.key(before)
-            if was != key and (was := _known(was, key)) != key:
-                self._move(was, key, after)
+            if was != key and (was := known(was, key)) != key:
+                self._move(was, key, merge(before, after))
                 return
         prev = self.old.setdefault(key, after)
         if prev is not after:
             if not whole(after):
                 after = merge(prev, after)
             self.old[key] = after
-        elif self.new or self.gone:
+        elif self.new or self.gone or self.void:
             self._settle(key, after)
 
     def delete(self, before: Image) -> None:
         """A row that is gone; only its key is looked at."""
         key = self.key(before)
-        self.new.pop(key, None)
-        self.old.pop(key, None)
-        self.base.pop(key, None)
+        if self.new and key in self.new:
+            del self.new[key]
+            self.base.pop(key, None)
+            self.void[key] = None
+            return
+        if self.old and self.old.pop(key, None) is not None:
+            self.base.pop(key, None)
+        elif key in self.gone or (self.void and key in self.void):
+            self.collisions[2] += 1
+            return
         self.gone[key] = None
 
     def _settle(self, key: Key, after: Image) -> None:
-        """`after` was just filed as present; mend that if the key was born or absent."""
+        """`after` was just filed as present; mend that if the key was born, gone or void."""
         if key in self.new:
             del self.old[key]
             self.new[key] = merge(self.new[key], after)
-        else:
-            self.gone.pop(key, None)
+        elif key in self.gone or key in self.void:
+            del self.old[key]
+            self.collisions[1] += 1
 
     def _move(self, was: Key, key: Key, after: Image) -> None:
-        born = was in self.new
-        prev = self.new.pop(was, None) if born else self.old.pop(was, None)
-        origin = self.base.pop(was, was)
-        self.gone[was] = None
-        row = after if prev is None else merge(prev, after)
-        if born and key not in self.gone and key not in self.old:
-            self.new[key] = row
+        if was in self.new:
+            row, origin = merge(self.new.pop(was), after), self.base.pop(was, BORN)
+            self.void[was] = None
+        elif was in self.gone or was in self.void:
+            self.collisions[1] += 1
             return
-        self.gone.pop(key, None)
-        self.new.pop(key, None)
-        self.old[key] = row
-        if born:
-            self.base.pop(key, None)
         else:
-            self.base[key] = origin
+            prev = self.old.pop(was, None)
+            row, origin = after if prev is None else merge(prev, after), self.base.pop(was, was)
+            self.gone[was] = None
+        self._arrive(key, row, origin)
+
+    def _arrive(self, key: Key, row: Image, origin: Key) -> None:
+        if key in self.new or key in self.old:
+            self.collisions[1] += 1
+        elif key in self.gone:
+            del self.gone[key]
+            self.old[key] = row
+            if origin is BORN or origin != key:
+                self.base[key] = origin
+        else:
+            self.void.pop(key, None)
+            self.new[key] = row
+            if origin is not BORN:
+                self.base[key] = origin
 
 
 def whole(row: Image) -> bool:
@@ -123,7 +153,7 @@ def merge(prev: Image, after: Image) -> Image:
     return [old if new is MISSING else new for old, new in zip(prev, after, strict=True)]
 
 
-def _known(was: Key, key: Key) -> Key:
+def known(was: Key, key: Key) -> Key:
     """The old key, with parts that the source did not give taken from the new one."""
     if isinstance(was, tuple):
         return tuple(_value(old, new) for old, new in zip(was, key, strict=True))

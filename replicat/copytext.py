@@ -6,6 +6,7 @@ the joining put there, no value needed escaping. Only a chunk that fails this is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -13,6 +14,8 @@ from trails.record import MISSING, Image, Value
 
 NULL = "\\N"
 CHUNK = 512
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r"}
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -34,6 +37,16 @@ def render(rows: Iterable[Image], pick: Callable[[Image], Image] | None = None) 
 def line(row: Image) -> str:
     """One row, each value escaped; no column may be missing."""
     return "\t".join([_field(value) for value in row]) + "\n"
+
+
+def fields_of(row: bytes) -> list[str | None]:
+    """One row's text, without the end of its line, back to its values; bytes stay hex."""
+    fields = row.decode("utf-8", "surrogateescape").split("\t")
+    return [None if field == NULL else _unescaped(field) if "\\" in field else field for field in fields]
+
+
+def _unescaped(field: str) -> str:
+    return _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), field)
 
 
 def text_of(value: Value) -> str | None:

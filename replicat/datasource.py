@@ -10,7 +10,9 @@ r"""The trail as a Spark data source, for anybody's own jobs, batch and streamin
 One row a change, of whole transactions only, decoded by the code that Replicat uses. `begin` and `end` are positions
 (seqno/RBA) at transaction borders; without them all that is durable when the read begins. An image is a map from column
 name to text: NULL is a null value, a column that the source did not give is not in it, bytes are `\x` and hex digits.
-A truncate is one row a table. Partitions carry places of blocks, so the executors must reach the trail's folder.
+`tokens` has what TABLE's TOKENS sent along.
+A truncate is one row a table, a change of a table's shape (DDL) one row without images.
+Partitions carry places of blocks, so the executors must reach the trail's folder.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from replicat.copytext import text_of
 from replicat.decode import Task, blocks
+from trails.columns import TOKEN
+from trails.ddl import DdlChange
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.plan import Planner, Unit
@@ -35,7 +39,7 @@ from trails.record import MISSING, Image, Op, TableDef
 
 SCHEMA = (
     "`table` string, op string, position string, csn string, xid string, index int, commit_time timestamp, "
-    "before map<string,string>, after map<string,string>"
+    "before map<string,string>, after map<string,string>, tokens map<string,string>"
 )
 PARTITION_BYTES = 32 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -200,25 +204,35 @@ def _rows(partition: TrailPartition) -> Iterator[Row]:
             if op == Op.BEGIN:
                 csn, xid, commit, index = record[1], record[2], _EPOCH + timedelta(microseconds=record[3]), 0
             elif op != Op.COMMIT:
-                for name, before, after in _images(record, shapes):
-                    yield name, Op(op).name, str(position), csn, xid, index, commit, before, after
+                for name, before, after, tokens in _images(record, shapes):
+                    yield name, Op(op).name, str(position), csn, xid, index, commit, before, after, tokens
                 index += 1
 
 
-def _images(record: Any, shapes: list[TableDef]) -> Iterator[tuple[str, Any, Any]]:
+def _images(record: Any, shapes: list[TableDef]) -> Iterator[tuple[str, Any, Any, Any]]:
     op = record[0]
     if op == Op.TRUNCATE:
         for t in record[1]:
-            yield shapes[t].full_name, None, None
+            yield shapes[t].full_name, None, None, None
+        return
+    if op == Op.DDL:
+        yield DdlChange.from_wire(record[1]).full_name, None, None, None
         return
     shape = shapes[record[1]]
     after = None if op == Op.DELETE else record[2]
     before = record[2] if op == Op.DELETE else record[3] if op == Op.UPDATE else None
-    yield shape.full_name, _map(shape, before), _map(shape, after)
+    has_tokens = shape.columns and shape.columns[-1].type == TOKEN  # they stand behind all columns
+    tokens = _map(shape, before if after is None else after, tokens=True) if has_tokens else None
+    yield shape.full_name, _map(shape, before), _map(shape, after), tokens
 
 
-def _map(shape: TableDef, image: Image | None) -> dict[str, str | None] | None:
+def _map(shape: TableDef, image: Image | None, *, tokens: bool = False) -> dict[str, str | None] | None:
+    """An image's columns by name, or its tokens: both may have the same names."""
     if image is None:
         return None
     pairs = zip(shape.columns, image, strict=True)
-    return {column.name: text_of(value) for column, value in pairs if value is not MISSING}
+    return {
+        column.name: text_of(value)
+        for column, value in pairs
+        if value is not MISSING and (column.type == TOKEN) is tokens
+    }

@@ -73,6 +73,21 @@ class Examined:
             crc = zlib.crc32(line, crc)
 
 
+def whole_records(file: File) -> Iterator[list[bytes]]:
+    """The lines of each whole record as it was written, without their line ends; what was changed since is left out."""
+    lines: list[bytes] = []
+    crc = 0
+    for line in _lines(file):
+        if line.startswith(BEGINS):
+            lines, crc = [], 0
+        elif lines and line == _last_line(crc) and any(_PLACE.match(one) for one in lines):
+            yield [one.rstrip(b"\n") for one in lines]
+            lines = []
+        if lines or line.startswith(BEGINS):
+            lines.append(line)
+            crc = zlib.crc32(line, crc)
+
+
 def _lines(file: File) -> Iterator[bytes]:
     offset = 0
     parts: list[bytes] = []

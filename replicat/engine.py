@@ -15,10 +15,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from replicat.decode import Task, run_partition
+from replicat.decode import Evaluated, Task, run_partition
+from replicat.evaluate import EvaluationError, Rows, run_mapped
+from replicat.expressions import Sql
 from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
-from replicat.part import Part
+from replicat.part import Part, Unmapped
+from replicat.plan import Plans
+from replicat.programs import Programs, programs_of
+from replicat.sql import SparkSql
 from trails.errors import EXIT_AWAY, GateError, OperatorError
+from trails.fs import Fs
 
 # Each job's result comes through a socket file that the JVM would remember for ever.
 FORGET_JOBS = 1000
@@ -44,8 +50,18 @@ class SparkLostError(GateError):
 class Engine(Protocol):
     """Runs the tasks of one job at a time, in the order they were submitted."""
 
-    def submit(self, tasks: Sequence[Task]) -> Future[list[Part]]:
-        """Start a job; its result has a part for each task, in their order."""
+    @property
+    def sql(self) -> Sql | None:
+        """Spark's parser and analyser; None where expressions can't be evaluated."""
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
+        """Start a job; its result has a part for each task, in their order.
+
+        Where an expression fails on some row, nobody knows yet which, each of them is an Unmapped.
+        """
+
+    def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
+        """The task's evaluations, those that fail among them: for the ladder."""
 
     def close(self) -> None:
         """End everything."""
@@ -86,17 +102,29 @@ class SparkEngine:
             raise OperatorError(f"{settings.scratch} is there and not ours to remove", hint="Remove it") from None
         self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
         self._jobs = 0
+        self._plans: Plans | None = None
+        self._programs: Programs | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         try:
             self._context = self._start()
+            self._sql = SparkSql(self._context)
             self._run([])
         except BaseException:
             self._end()
             raise
 
-    def submit(self, tasks: Sequence[Task]) -> Future[list[Part]]:
+    @property
+    def sql(self) -> SparkSql:
+        """See Engine."""
+        return self._sql
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
         """See Engine."""
         return self._pool.submit(self._run, tasks)
+
+    def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
+        """See Engine."""
+        return Rows(self.sql, task, fs)
 
     def close(self) -> None:
         """See Engine."""
@@ -108,13 +136,22 @@ class SparkEngine:
             self._context.stop()
         self._end()
 
-    def _run(self, tasks: Sequence[Task]) -> list[Part]:
+    def _run(self, tasks: Sequence[Task]) -> list[Part | Unmapped]:
         """One job. An empty one wakes the workers and loads our modules there."""
         from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
 
+        found = self._programs_of(tasks)
         try:
-            results = self._context.parallelize(list(tasks), max(1, len(tasks))).mapPartitions(run_partition).collect()
-        except (Py4JError, OSError, EOFError) as error:
+            results: list[Any]
+            if found:
+                results = run_mapped(self.sql, found, tasks)
+            else:
+                slices = max(1, len(tasks))
+                results = self._context.parallelize(list(tasks), slices).mapPartitions(run_partition).collect()
+        except EvaluationError as error:
+            return [Unmapped(*error.failure)] * len(tasks)
+        except (Py4JError, PySparkException, OSError, EOFError) as error:
             raise SparkLostError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
         self._jobs += 1
         if self._jobs % FORGET_JOBS == 0:
@@ -123,6 +160,15 @@ class SparkEngine:
             if isinstance(result, GateError):
                 raise result
         return list(results)
+
+    def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
+        """What the tasks evaluate. Looked for once as long as the plans are the same."""
+        plans = getattr(tasks[0], "plans", None) if tasks else None
+        if plans is None:
+            return None
+        if plans is not self._plans:
+            self._plans, self._programs = plans, programs_of(plans)
+        return self._programs
 
     def _forget_sockets(self) -> None:
         """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""

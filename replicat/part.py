@@ -10,19 +10,53 @@ import os
 import uuid
 from dataclasses import dataclass, field, replace
 
-from replicat.target import Blob, Step, Truncate, Work
+from replicat.plan import TablePlan
+from replicat.target import Blob, RefusedError, Step, Truncate, Work
+from trails.record import Image
 
 # Results from this size on go through a file.
 SPILL_BYTES = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """One change as its target table gets it: `op` is insert, update or delete, the rows are in the layout's order.
+
+    `op` is upsert or remove where it is not known whether the row is there.
+    `before` is None for an insert, and for an update where the source did not give it.
+    """
+
+    plan: TablePlan
+    op: str
+    before: Image | None
+    after: Image | None
+
+
 @dataclass(slots=True)
 class Part:
-    """What a Task came to. `counts`: (source, target) -> inserts, updates, deletes, truncates."""
+    """What a Task came to. `counts`: (source, target) -> inserts, updates, deletes, truncates.
+
+    `mapped`: the changes one by one, where the builder was told to keep them. `ends`: the last transaction is complete.
+    `filtered`: what filters left out, as `counts`, which is without it; `skipped`: (source, target) -> changes with
+    columns that the target lacks.
+    """
 
     steps: tuple[Step, ...] = ()
     counts: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     xid: str = ""
+    mapped: tuple[Mapped, ...] = ()
+    ends: bool = False
+    filtered: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    skipped: dict[tuple[str, str], int] = field(default_factory=dict)
+    error: RefusedError | None = None  # of a single change whose expression fails
+
+
+@dataclass(frozen=True, slots=True)
+class Unmapped:
+    """In place of a job's parts: an expression fails on some row of it, with this SQLSTATE. Nobody knows yet which."""
+
+    sqlstate: str
+    message: str
 
 
 def spill_part(part: Part, folder: str) -> Part:
@@ -40,21 +74,37 @@ def spill_part(part: Part, folder: str) -> Part:
         if isinstance(old, Truncate):
             return old
         rows = [
-            replace(r, deletes=spilled(r.deletes), upserts=spilled(r.upserts), inserts=spilled(r.inserts))
+            replace(
+                r,
+                deletes=spilled(r.deletes),
+                removes=spilled(r.removes),
+                void=spilled(r.void),
+                updates=spilled(r.updates),
+                upserts=spilled(r.upserts),
+                inserts=spilled(r.inserts),
+                patches=tuple(replace(patch, rows=spilled(patch.rows)) for patch in r.patches),
+            )
             for r in old.rows
         ]
-        bags = [replace(b, runs=tuple(spilled(r) if isinstance(r, Blob) else r for r in b.runs)) for b in old.bags]
+        bags = [
+            replace(
+                b,
+                matches=tuple(replace(match, rows=spilled(match.rows)) for match in b.matches),
+                inserts=spilled(b.inserts),
+            )
+            for b in old.bags
+        ]
         return Work(tuple(rows), tuple(bags))
 
     return replace(part, steps=tuple(step(old) for old in part.steps))
 
 
-def discard(part: Part) -> None:
+def discard(part: Part | Unmapped) -> None:
     """Remove the files of a part that was applied, or never will be."""
-    for step in part.steps:
+    for step in part.steps if isinstance(part, Part) else ():
         if isinstance(step, Work):
-            blobs = [blob for rows in step.rows for blob in (rows.deletes, rows.upserts, rows.inserts)]
-            blobs += [run for bag in step.bags for run in bag.runs if isinstance(run, Blob)]
+            blobs = [blob for rows in step.rows for blob in rows.blobs()]
+            blobs += [blob for bag in step.bags for blob in bag.blobs()]
             for blob in blobs:
                 if blob.path:
                     with contextlib.suppress(FileNotFoundError):

@@ -11,36 +11,62 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from replicat.batch import Batch, Batcher, Job, tasks_of
+from replicat.batch import Batch, Batcher, Cutting, Job, looker, read_records, tasks_of
+from replicat.borders import Border
 from replicat.decode import Task
 from replicat.engine import Engine
-from replicat.part import Part, discard
+from replicat.part import Part, Unmapped, discard
 from replicat.plan import Plans
 from trails.errors import GateError
 from trails.fs import Fs
 from trails.plan import Planner
 from trails.position import Position, TrailName
-from trails.reader import BlockReader
+from trails.reader import Block, BlockReader
 
 # One job being decoded, and one decoded and waiting for the target.
 DEPTH = 2
 # A job costs 20 to 30 ms of CPU however small it is. While much comes, letting it gather for a moment makes fewer and
-# larger ones; a batch of fewer changes than this never waits for company.
+# larger ones; a batch of fewer changes than this never waits for company. BATCHSECS overrules both.
 GATHER_CHANGES = 2000
 GATHER_SECONDS = 0.25
 
 
 @dataclass(slots=True)
 class Running:
-    """A job on its way; `first` and `last` of its batch open and close the target transaction."""
+    """A job on its way; `first` and `last` of its batch open and close the target transaction.
+
+    `ddl`: the block of a change of shape, whose job does nothing: the driver reads and applies it itself.
+    """
 
     batch: Batch
     tasks: list[Task]
-    future: Future[list[Part]]
+    future: Future[list[Part | Unmapped]]
     first: bool
     last: bool
+    ddl: Block | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where reading begins. `position` None: the trail's first file; `split`, `skip_until`: see replicat.target.Row."""
+
+    position: Position | None
+    trail_id: bytes = b""
+    split: int = 0
+    skip_until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a batch becomes, and how long it is gathered (BATCHSECS; None: a moment, where much comes)."""
+
+    rows: int
+    size: int
+    cutting: Cutting = field(default_factory=Cutting)
+    seconds: float | None = None
 
 
 class Pipeline:
@@ -50,17 +76,28 @@ class Pipeline:
         self,
         fs: Fs,
         trail: TrailName,
-        position: Position | None,
-        trail_id: bytes,
-        bounds: tuple[int, int],
+        begin: Begin,
+        bounds: Bounds,
         engine: Engine,
         plans: Callable[[Planner], Plans],
         spill: str = "",
+        note: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """`bounds`: most rows and bytes of a job; `plans`: gives the plans for all definitions met."""
-        self._reader = BlockReader(fs, trail, position, trail_id or None)
+        """`plans`: gives the plans for all definitions met; asked for each job when it is started."""
+        self._fs = fs
+        self._reader = BlockReader(fs, trail, begin.position, begin.trail_id or None)
         self._planner = Planner(self._reader)
-        self._batcher = Batcher(self._planner, *bounds)
+        self._batcher = Batcher(
+            self._planner,
+            bounds.rows,
+            bounds.size,
+            replace(bounds.cutting, seconds=bounds.seconds or 0.0),
+            look=looker(fs, trail, self._reader),
+            split=begin.split,
+            skip=Border.of(begin.skip_until),
+            note=note,
+        )
+        self._gathers_by_itself = bounds.seconds is None
         self._trail = trail
         self._engine = engine
         self._plans = plans
@@ -88,19 +125,31 @@ class Pipeline:
     @property
     def gathers_for(self) -> float:
         """Seconds until the next batch may be taken; 0 if at once."""
-        return max(0.0, self._gathers_until - time.monotonic())
+        return max(0.0, self._gathers_until - time.monotonic(), self._batcher.gathers_for)
+
+    @property
+    def ended(self) -> str:
+        """Why nothing more is to be applied (END), once all before it is; empty if that is not so."""
+        return "" if self._running or self._waiting else self._batcher.ended
+
+    def stop(self, why: str) -> None:
+        """Read nothing more."""
+        self._batcher.stop(why)
 
     def fill(self) -> None:
         """Start a job if the last one is done and not too many wait to be applied.
 
-        Never one behind another that still runs: it would begin no sooner, and without what comes meanwhile.
+        Never one behind another that still runs: it would begin no sooner, and without what comes meanwhile. And none
+        behind a change of shape before that is applied: its plans are made from the target's new shape.
         """
         while len(self._running) < DEPTH and (not self._running or self._running[-1].future.done()):
+            if self._running and self._running[-1].ddl:
+                return
             if not self._waiting:
-                batch = None if self.gathers_for else self._batcher.next()
+                batch = None if self._gathers_until > time.monotonic() else self._batcher.next()
                 if batch is None:
                     return
-                if self._batcher.at_end and batch.changes >= GATHER_CHANGES:
+                if self._gathers_by_itself and self._batcher.at_end and batch.changes >= GATHER_CHANGES:
                     self._gathers_until = time.monotonic() + GATHER_SECONDS
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
@@ -131,9 +180,18 @@ class Pipeline:
         self._reader.close()
 
     def _submit(self, batch: Batch, job: Job) -> None:
-        tasks = tasks_of(job, self._trail, self.trail_id, self._plans(self._planner), self._spill)
-        future = self._engine.submit(tasks)
-        self._running.append(Running(batch, tasks, future, job is batch.jobs[0], job is batch.jobs[-1]))
+        tasks: list[Task] = []
+        future: Future[list[Part | Unmapped]] = Future()
+        if job.ddl:
+            future.set_result([])
+        else:
+            tasks = tasks_of(job, self._trail, self.trail_id, self._plans(self._planner), self._spill)
+            future = self._engine.submit(tasks)
+        self._running.append(Running(batch, tasks, future, job is batch.jobs[0], job is batch.jobs[-1], job.ddl))
+
+    def records(self, block: Block) -> list[Any]:
+        """What stands in one block, read by the driver itself."""
+        return read_records(self._fs, self._trail, self.trail_id, block)
 
     @staticmethod
     def _forget(running: Running) -> None:

@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from replicat.mapparams import ResolveRule
+from replicat.refusals import ErrorRule
 from replicat.target import Layout
 from trails.record import Value
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One thing an expression reads: `kind` is column, before, fact, token, or missing (is the column MISSING).
+    """One thing an expression reads: `kind` is column, before, fact, token, const, or missing (is the column MISSING).
 
-    `index`: of the image (column, before, missing); `name`: of a fact or token; `type`: the Spark type it is cast to.
+    `index`: of the image (column, before, token, missing); `name`: of a fact, token or column, a const's text, `before`
+    for missing in the before image; `type`: the Spark type that the text is cast to.
     """
 
     kind: str
@@ -28,13 +31,20 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A Spark SQL expression over operands; `type`: its result's logical type, `where`: file:line, `text`: as written."""
+    """A Spark SQL expression over operands.
+
+    `sql`: operands stand in it as replicat.programs.mark() writes them; `type`: its result's logical type; `where`:
+    file:line; `text`: as written; `left_out`: a condition in the same form under which the column is left out;
+    `keyword`: such as COLMAP total.
+    """
 
     sql: str
     where: str
     text: str
     operands: tuple[Operand, ...]
     type: str
+    left_out: str = ""
+    keyword: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,12 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class MapProgram:
-    """What a MAP asks beyond columns by name. `slots`: one for each column of the layout."""
+    """What a MAP asks beyond columns by name. `slots`: one for each column of the layout.
+
+    `needs_before`: a key column comes from outside the source's key (KEYCOLS), so an update without a before image, or
+    a before image without what the key comes from, does not tell which row it is of: the change must be refused.
+    `source_key`: the source's key columns, by index of the image.
+    """
 
     slots: tuple[Slot, ...]
     expressions: tuple[Expression, ...] = ()
@@ -72,6 +87,20 @@ class MapProgram:
     insert_updates: bool = False
     update_deletes: bool = False
     update_inserts: bool = False
+    needs_before: bool = False
+    source_key: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """COMPARECOLS and RESOLVECONFLICT of a table, names of columns as the layout has them.
+
+    `update`, `delete`: indexes of the layout's columns, beside the key, that must be as the change's before image says.
+    """
+
+    update: tuple[int, ...] = ()
+    delete: tuple[int, ...] = ()
+    rules: tuple[ResolveRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +108,9 @@ class TablePlan:
     """What becomes of a source table's rows. `pick`: image indexes that the target has (None: all).
 
     `integer_key`: one key column, of whole numbers. `error`: why it can't be applied; told when the first row of it is
-    met, so that all before it still arrives.
+    met, so that all before it still arrives. `skipped`: source columns left out because the target lacks them.
+    `error_rules`: REPERROR for this table, the MAP's own before the global ones; `exceptions`: plans of the exceptions
+    tables (MAPEXCEPTION, EXCEPTIONSONLY), which append a row for each change.
     """
 
     source: str
@@ -91,11 +122,15 @@ class TablePlan:
     error: str = ""
     columns: tuple[str, ...] = ()  # names of all columns of an image, where `pick` leaves some out
     mapping: MapProgram | None = None  # with one, rows are mapped first; then `key` counts in the mapped row
+    skipped: tuple[str, ...] = ()
+    error_rules: tuple[ErrorRule, ...] = ()
+    exceptions: tuple[TablePlan, ...] = ()
+    conflict: Conflict | None = None
 
     @property
-    def shape(self) -> tuple[Layout, tuple[int, ...], tuple[int, ...] | None]:
+    def shape(self) -> tuple[Layout, tuple[int, ...], tuple[int, ...] | None, Conflict | None]:
         """Plans of equal shape share one net effect."""
-        return self.layout, self.key, self.pick
+        return self.layout, self.key, self.pick, self.conflict
 
     def in_key_order(self, keys: Iterable[Any]) -> list[Any]:
         """Keys as the target's index has them, or nearly: rows that come so cost it half as much."""

@@ -1,38 +1,65 @@
 """REPERROR and DISCARDFILE: what the parameter file says is to become of a change that the target refuses.
 
-Rule: the first REPERROR with exactly this SQLSTATE counts, then the first with DEFAULT, then ABEND. What GoldenGate
-knows beyond that is refused by name: an action that is not obeyed would skip, or keep, what the operator did not mean.
+Rule: the first rule with exactly this error's SQLSTATE, or the database's own number or name of it, counts; then the
+first with DEFAULT; then ABEND. An EXCEPTION of a table that has no exceptions MAP is DEFAULT2's, else ABEND.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trails.errors import ParamError
 from trails.runtime import params
-from trails.runtime.params import Group, Statement
+from trails.runtime.params import Statement
 
 ABEND = "ABEND"
 DISCARD = "DISCARD"
+EXCEPTION = "EXCEPTION"
+IGNORE = "IGNORE"
+RETRYOP = "RETRYOP"
+TRANSABORT = "TRANSABORT"
+TRANSDISCARD = "TRANSDISCARD"
+TRANSEXCEPTION = "TRANSEXCEPTION"
+ACTIONS = (ABEND, DISCARD, EXCEPTION, IGNORE, RETRYOP, TRANSABORT, TRANSDISCARD, TRANSEXCEPTION)
+TO_FILE = (DISCARD, TRANSDISCARD)
+TO_TABLE = (EXCEPTION, TRANSEXCEPTION)
+
 DEFAULT = "DEFAULT"
+DEFAULT2 = "DEFAULT2"
+RESET = "RESET"
+NO_ROW = "02000"
+GOLDENGATE_NO_ROW = "1403"
+"""What REPERRORs written for GoldenGate call a row that is not there; stands for NO_ROW."""
+
 DEFAULT_MEGABYTES = 50
 MOST_MEGABYTES = 2047
 FOLDERS = ("dirdsc", "dirrpt")
 SUFFIX = ".dsc"
+DEFAULT_RETRIES = 3
+MOST_RETRIES = 10_000
+DEFAULT_DELAY_MS = 1000
+MOST_DELAY_MS = 24 * 3600 * 1000
+MOST_RETRYOP_DELAY_MS = 60 * 1000
 
-_ACTIONS = (ABEND, DISCARD)
-_NOT_YET = ("EXCEPTION", "IGNORE", "RETRYOP", "TRANSABORT", "TRANSDISCARD", "TRANSEXCEPTION")
-_SQLSTATE = re.compile(r"[0-9A-Z]{5}\Z")
+SHAPE = "(DEFAULT | DEFAULT2 | SQLSTATE | error number or name, action)"
+_CODE = re.compile(r"[0-9A-Z]{5}\Z|[0-9]{1,9}\Z|(SQLITE|ER)_[A-Z0-9_]{1,60}\Z")
+_WORDS = re.compile(r"'(?:[^']|'')*'|[^\s,()']+|[,()]|\S")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """One REPERROR: `code` is a SQLSTATE or DEFAULT."""
+    """One REPERROR: `code` is a SQLSTATE, the database's own number or name of an error, DEFAULT or DEFAULT2.
+
+    `retries`, `delay_ms`: of RETRYOP and TRANSABORT, how often and after how long the same is tried again.
+    """
 
     code: str
     action: str
+    retries: int = 0
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +71,79 @@ class DiscardSetting:
     megabytes: int = DEFAULT_MEGABYTES
 
 
-def action_of(rules: Sequence[ErrorRule], sqlstate: str) -> str:
-    """What the rules say of an error."""
-    for code in (sqlstate, DEFAULT):
-        for rule in rules:
-            if rule.code == code:
-                return rule.action
-    return ABEND
+def rule_for(rules: Sequence[ErrorRule], sqlstate: str, code: str = "", *, exceptions: bool = True) -> ErrorRule:
+    """What the rules say of an error. `exceptions`: whether the change has an exceptions table to go to."""
+    found = _first(rules, [sqlstate, code]) or _first(rules, [DEFAULT]) or ErrorRule(DEFAULT, ABEND)
+    if found.action in TO_TABLE and not exceptions:
+        second = _first(rules, [DEFAULT2])
+        return second if second is not None and second.action not in TO_TABLE else ErrorRule(DEFAULT2, ABEND)
+    return found
+
+
+def _first(rules: Sequence[ErrorRule], codes: Sequence[str]) -> ErrorRule | None:
+    wanted = {code.upper() for code in codes if code}
+    return next((rule for rule in rules if rule.code in wanted), None)
+
+
+def action_of(rules: Sequence[ErrorRule], sqlstate: str, code: str = "") -> str:
+    """The action that the rules give an error."""
+    return rule_for(rules, sqlstate, code).action
+
+
+def needs_discard_file(rules: Sequence[ErrorRule]) -> bool:
+    """Whether some rule writes to the discard file."""
+    return any(rule.action in TO_FILE for rule in rules)
 
 
 def error_rule(statement: Statement) -> ErrorRule:
-    """REPERROR (code, action)."""
-    words = statement.words[0] if len(statement.words) == 1 else None
-    if statement.text.upper() == "RESET":
-        raise statement.wrong("RESET is not supported yet")
-    if not isinstance(words, Group) or len(words) < 2:
-        raise statement.error(f"({DEFAULT} | SQLSTATE, {ABEND} | {DISCARD})")
-    code, action = (str(word).upper() for word in words[:2])
-    if action in _NOT_YET:
-        raise statement.wrong(f"action {action} is not supported yet; expected {ABEND} or {DISCARD}")
-    if len(words) > 2 or action not in _ACTIONS:
-        raise statement.error(f"({DEFAULT} | SQLSTATE, {ABEND} | {DISCARD})")
-    if code == "DEFAULT2":
-        raise statement.wrong("DEFAULT2 is not supported yet; expected DEFAULT or a SQLSTATE")
-    if code != DEFAULT and not _SQLSTATE.match(code):
-        raise statement.error("DEFAULT or a SQLSTATE of five characters, such as 23514", words[0])
-    return ErrorRule(code, action)
+    """REPERROR (code, action), or REPERROR RESET: then the code is RESET, and all rules before it are forgotten."""
+    if statement.text.strip().upper() == RESET:
+        return ErrorRule(RESET, ABEND)
+    return rule_of_text(statement.text, statement.error)
+
+
+def rule_of_text(text: str, error: Callable[[str, object], ParamError]) -> ErrorRule:
+    """`(code, action)` as it stands behind REPERROR, also inside a MAP. `error(expected, found)` makes the mistake."""
+    words = [word for word in _WORDS.findall(text) if word != ","]
+    if len(words) < 4 or words[0] != "(" or words[-1] != ")" or "(" in words[1:-1] or ")" in words[1:-1]:
+        raise error(SHAPE, text)
+    code, action, *rest = (word.strip("'").upper() for word in words[1:-1])
+    if code not in (DEFAULT, DEFAULT2) and not _CODE.match(code):
+        raise error("DEFAULT, DEFAULT2, a SQLSTATE of five characters such as 23514, or a database's error", words[1])
+    if action not in ACTIONS:
+        raise error(f"one of {', '.join(ACTIONS)}{params.did_you_mean(action, ACTIONS)}", words[2])
+    code = NO_ROW if code == GOLDENGATE_NO_ROW else code
+    if action not in (RETRYOP, TRANSABORT):
+        if rest:
+            raise error(f"nothing behind {action}", " ".join(rest))
+        return ErrorRule(code, action)
+    return _with_retries(code, action, rest, error)
+
+
+def _with_retries(code: str, action: str, rest: list[str], error: Callable[[str, object], ParamError]) -> ErrorRule:
+    """MAXRETRIES n [DELAYSECS n | DELAYCSECS n]."""
+    values: dict[str, int] = {}
+    units = {"MAXRETRIES": 1, "DELAYSECS": 1000, "DELAYCSECS": 10}
+    # RETRYOP waits with the target's transaction open, and rows locked in it.
+    longest = MOST_DELAY_MS if action == TRANSABORT else MOST_RETRYOP_DELAY_MS
+    bounds = {"MAXRETRIES": MOST_RETRIES, "DELAYSECS": longest // 1000, "DELAYCSECS": longest // 10}
+    shape = f"{action} [MAXRETRIES n] [, DELAYSECS n | DELAYCSECS n]"
+    while rest:
+        name, number = rest.pop(0), rest.pop(0) if rest else ""
+        kind = "DELAY" if name.startswith("DELAY") else name
+        if name not in units or kind in values:
+            raise error(shape, name)
+        if not (number.isascii() and number.isdecimal() and int(number[:10]) <= bounds[name]):
+            raise error(f"a whole number up to {bounds[name]} behind {name}", number)
+        values[kind] = int(number) * units[name]
+    return ErrorRule(code, action, values.get("MAXRETRIES", DEFAULT_RETRIES), values.get("DELAY", DEFAULT_DELAY_MS))
+
+
+def accumulate(rules: tuple[ErrorRule, ...], rule: ErrorRule) -> tuple[ErrorRule, ...]:
+    """The global rules in force behind one more REPERROR; a later one for the same code replaces the earlier."""
+    if rule.code == RESET:
+        return ()
+    return (*(old for old in rules if old.code != rule.code), rule)
 
 
 def discard_setting(statement: Statement) -> DiscardSetting:

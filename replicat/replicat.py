@@ -2,8 +2,9 @@
 
     away ──connect, read the row──> ready ──first job of a batch──> open ──its last job──> commit ──> ready
      ^                                │                               │
-     └─────────── AwayError, or PlaceLostError: the row is not where we left it ┘
+     └─── AwayError, or PlaceLostError: the row is not where we left it; ShapeChangedError; TryLaterError ─┘
 
+applying.py holds the open transaction, planning.py the plans, ddlapply.py applies changes of shape.
 Rule: the row is the only truth (I3). Each new connection starts from it, never from memory: a killed predecessor's
 commit may have landed meanwhile (CW-01), an asynchronous commit may be gone after a crash of the target (CW-16).
 """
@@ -15,21 +16,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replicat import startup
+from replicat.applying import Applying
+from replicat.batch import Cutting
+from replicat.ddlapply import DdlApply, TryLaterError
 from replicat.discard import Discards
 from replicat.engine import Engine
-from replicat.ladder import apply_task
-from replicat.mapping import find_rule, missing_table, plan_table
-from replicat.params import MapRule, ReplicatParams
-from replicat.pipeline import Pipeline, Running
-from replicat.plan import TablePlan
-from replicat.target import PlaceLostError, Row, Target, TargetTable
+from replicat.judge import BeginAgainError
+from replicat.params import ReplicatParams
+from replicat.pipeline import Begin, Bounds, Pipeline, Running
+from replicat.planning import Planning
+from replicat.target import PlaceLostError, Row, ShapeChangedError, Target
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
-from trails.errors import AwayError, GateError, OperatorError
+from trails.errors import AwayError, OperatorError
 from trails.fs import Fs
-from trails.plan import Planner
 from trails.position import Position, TrailName
-from trails.record import Op, TableDef
 from trails.runtime.clock import Clock
+from trails.runtime.params import Pattern
 from trails.runtime.process import Process, Wait
 from trails.runtime.registration import Registration
 from trails.runtime.stats import Stats
@@ -39,7 +41,6 @@ from trails.watch import Watch
 LOOK_SECONDS = 0.05
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
-_OPS = (Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)
 
 Note = Callable[[str], None]
 
@@ -78,10 +79,7 @@ class Replicat(Process):
         self._seen = seen
         self._discards = discards or Discards()
         self._pipeline: Pipeline | None = None
-        self._open = False  # a batch's transaction is open
         self._row = Row(Position(0, 0))
-        self._xid = ""
-        self._pending_counts: list[dict[tuple[str, str], list[int]]] = []
         self._startup: Place | None = None
         self._lag_us: int | None = None
         self._lag_at = 0.0  # when that was true
@@ -89,12 +87,16 @@ class Replicat(Process):
         self._failing_since: float | None = None  # since when nothing was committed, for RECONNECTSECS
         self._try_at = 0.0
         self._pause = FIRST_PAUSE
-        self._plans: dict[bytes, tuple[TablePlan, ...]] = {}
-        self._planned = 0
         self._watch: Watch | None = None
+        self._end = startup.end_border(params.end, clock.now_us())
+        self._finished = ""
+        self._reshaped: tuple[Position, int] | None = None  # the row's place when a table had last changed under us
         self.stats = Stats(clock.now_us())
+        self._planning = Planning(params, target, lambda: engine.sql)
+        self._applying = Applying(target, self._discards, self.stats, note, fs, engine)
+        self._ddl = DdlApply(params, target, self._planning, self._applying, note, lambda: self._pipeline_now.trail_id)
         self._attach()
-        self._check_start()
+        self._planning.check_start(fs, trail, self._begin, self._row.trail_id, began=bool(self._row.csn))
 
     # Process
 
@@ -108,6 +110,14 @@ class Replicat(Process):
             self._note(f"{error}; starting again from the row")
             self._detach()
             return True
+        except ShapeChangedError as error:
+            self._look_again(error)
+            return True
+        except (TryLaterError, BeginAgainError) as error:
+            self._note(str(error))
+            self._detach()
+            self._away, self._try_at = True, self._clock.monotonic() + error.seconds
+            return not error.seconds
         except AwayError as error:
             self._be_away(error)
             return False
@@ -125,11 +135,17 @@ class Replicat(Process):
             pipeline.drop()
         if pipeline.at_end:
             self._lag_is(0)
+        if pipeline.ended:
+            self._finished = f"END is reached at position {self._row.position}: {pipeline.ended}"
         return pipeline.busy or running is not None
+
+    def finished(self) -> str:
+        """See Process: END."""
+        return self._finished
 
     def flush(self) -> Checkpoint:
         """See Process: what is committed becomes durable in the target; only that may be purged (CW-16)."""
-        if self._pipeline is not None and not self._open:
+        if self._pipeline is not None and not self._applying.is_open:
             try:
                 self._flush_row(self._pipeline)
             except PlaceLostError:
@@ -164,12 +180,26 @@ class Replicat(Process):
             return max(0.01, min(1.0, self._try_at - self._clock.monotonic()))
         return (self._pipeline.gathers_for if self._pipeline else 0.0) or 1.0
 
-    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- none of ours takes any
+    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """See Process."""
+        if verb in ("HANDLECOLLISIONS", "NOHANDLECOLLISIONS"):
+            return self._handle_collisions(str(args.get("tables") or "*.*"), verb == "HANDLECOLLISIONS")
         answer = self._commands().get(verb)
         if answer is None:
             raise OperatorError(f"a Replicat does not know {verb}", hint=f"It knows {', '.join(self._commands())}")
         return answer()
+
+    def _handle_collisions(self, tables: str, on: bool) -> dict[str, Any]:
+        """Until the process ends. What was decoded under the old plans is thrown away, and done again from the row."""
+        try:
+            pattern = Pattern(tables)
+        except ValueError as error:
+            raise OperatorError(f"source tables {tables!r}: expected {error}") from None
+        self._planning.handle_collisions(pattern, on)
+        self._note(f"{'HANDLECOLLISIONS' if on else 'NOHANDLECOLLISIONS'} for {tables} by SEND, until the process ends")
+        if self._pipeline is not None:
+            self._detach()
+        return {"ok": True}
 
     def _commands(self) -> dict[str, Callable[[], dict[str, Any]]]:
         return {
@@ -182,49 +212,53 @@ class Replicat(Process):
     # Applying
 
     def _apply(self, running: Running) -> None:
-        parts = running.future.result()
-        batch = running.batch
-        if running.first:
-            self._target.begin(self._row, self._moved(running))
-            self._open = True
-        refused = self._discards.handler(batch)
-        for task, part in zip(running.tasks, parts, strict=True):
-            apply_task(self._target, task, part, self._note, self._fs, refused)
-            self._pending_counts.append(part.counts)
-            self._xid = part.xid or self._xid
-        if not running.last:
+        running.future.result()  # an error of the job, before anything is opened for it
+        if running.ddl and not self._target.transactional_ddl:
+            self._apply_alone(running)
             return
-        self._discards.sync()  # before the commit that skips their changes (I8)
-        self._target.commit()
-        self._open = False
+        records = self._pipeline_now.records(running.ddl) if running.ddl else []
+        self._applying.take_xid(running, records)
+        if running.first:
+            self._applying.begin(self._row, self._moved(running))
+        if running.ddl:
+            self._ddl.apply(running, records)
+        else:
+            self._applying.apply(running)
+        if running.last:
+            self._applying.commit(running)
+            self._committed(running)
+
+    def _apply_alone(self, running: Running) -> None:
+        """A change of shape that the target commits by itself: then the row. Between both, it is found done already."""
+        assert running.ddl
+        row = self._target.load_row()
+        if row is None or not row.is_at(self._row):
+            raise PlaceLostError("checkpoint row: it is not where it was left")
+        records = self._pipeline_now.records(running.ddl)
+        self._applying.take_xid(running, records)
+        self._ddl.apply(running, records)
+        self._applying.begin(self._row, self._moved(running))
+        self._applying.commit(running)
+        self._committed(running)
+
+    def _committed(self, running: Running) -> None:
         self._row = self._moved(running)
-        self._lag_is(self._clock.now_us() - batch.time_us)
+        self._lag_is(self._clock.now_us() - running.batch.time_us)
         self._works()
-        self._count()
-        self._discards.committed(self.stats, batch.end)
 
     def _moved(self, running: Running) -> Row:
         batch = running.batch
-        assert self._pipeline is not None
-        flushed = batch.end if self._params.commit_wait else self._row.flushed
         return dataclasses.replace(
             self._row,
             position=batch.end,
-            trail_id=self._pipeline.trail_id,
-            csn=batch.csn,
-            xid=self._xid,
+            split=batch.split,
+            skip_until="",
+            trail_id=self._pipeline_now.trail_id,
+            csn=self._row.csn if batch.partial else batch.csn,
+            xid=self._applying.xid,
             time_us=batch.time_us,
-            flushed=flushed,
+            flushed=batch.end if self._params.commit_wait else self._row.flushed,
         )
-
-    def _count(self) -> None:
-        """Only what is committed counts."""
-        for counts in self._pending_counts:
-            for (source, target), numbers in counts.items():
-                for op, number in zip(_OPS, numbers, strict=True):
-                    if number:
-                        self.stats.count(source, target, op, number)
-        self._pending_counts.clear()
 
     def _flush_row(self, pipeline: Pipeline) -> None:
         position = pipeline.idle_position or self._row.position
@@ -232,7 +266,11 @@ class Replicat(Process):
         if position == self._row.position == self._row.flushed:
             return
         new = dataclasses.replace(
-            self._row, position=position, flushed=position, trail_id=pipeline.trail_id or self._row.trail_id
+            self._row,
+            position=position,
+            split=self._row.split if position == self._row.position else 0,
+            flushed=position,
+            trail_id=pipeline.trail_id or self._row.trail_id,
         )
         self._target.flush(self._row, new)
         self._row = new
@@ -248,22 +286,37 @@ class Replicat(Process):
         )
         self._seen = self._row.alter_no
         self._discards.attach(self._row.position)
-        self._open = False
-        self._xid = self._row.xid
-        self._pending_counts.clear()
-        self._plans = {}
-        self._planned = 0
+        self._applying.reset(self._row.xid)
+        self._planning.forget()
         self._pipeline = Pipeline(
             self._fs,
             self._trail,
-            self._begin,
-            self._row.trail_id,
-            (self._params.batch_rows, self._params.batch_bytes),
+            Begin(self._begin, self._row.trail_id, self._row.split, self._row.skip_until),
+            self._bounds(),
             self._engine,
-            self._plan_all,
+            self._planning.plans,
             self._spill,
+            self._note,
         )
+        if self._end is not None and (why := startup.is_beyond(self._row, self._end)):
+            self._pipeline.stop(why)
         self._startup = self._startup or self._place(self._row.position)
+
+    def _bounds(self) -> Bounds:
+        params = self._params
+        cutting = Cutting(
+            group=params.group_trans_ops,
+            split=params.max_trans_ops,
+            end=self._end,
+            at_eof=params.end is not None and not params.end.csn and params.end.time_us is None,
+            cut_ddl=not self._target.transactional_ddl,
+        )
+        return Bounds(params.batch_rows, params.batch_bytes, cutting, params.batch_seconds)
+
+    @property
+    def _pipeline_now(self) -> Pipeline:
+        assert self._pipeline is not None
+        return self._pipeline
 
     @property
     def _begin(self) -> Position | None:
@@ -284,7 +337,7 @@ class Replicat(Process):
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
-        self._open = False
+        self._applying.reset()
         self._target.close()
 
     def _be_away(self, error: AwayError) -> None:
@@ -300,56 +353,22 @@ class Replicat(Process):
         self._try_at = now + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
+    def _look_again(self, error: ShapeChangedError) -> None:
+        """A target table is not as it was looked at: plan anew from the row, once at each place."""
+        place = self._row.position, self._row.split
+        if self._reshaped == place:
+            raise OperatorError(
+                f"{error}; so it was again after the target's tables were looked at anew",
+                hint="Mend the target's table or the MAP, then START again",
+            ) from error
+        self._reshaped = place
+        self._note(f"{error}: looking at the target's tables anew")
+        self._detach()
+
     def _works(self) -> None:
         """Something was committed: a connection alone proves nothing."""
         self._failing_since = None
         self._pause = FIRST_PAUSE
-
-    # Mapping
-
-    def _plan_all(self, planner: Planner) -> dict[bytes, tuple[TablePlan, ...]]:
-        """Plans for every definition met; a new dict only when there are new ones."""
-        if len(planner.definitions) != self._planned:
-            plans = dict(self._plans)
-            for identity, definition in planner.definitions.items():
-                if identity not in plans:
-                    plans[identity] = self._plan(definition)
-            self._plans, self._planned = plans, len(planner.definitions)
-        return self._plans
-
-    def _plan(self, definition: TableDef) -> tuple[TablePlan, ...]:
-        """A plan for each MAP that takes the table; an error in one is told when a row of it comes."""
-        rule = find_rule(self._params.maps, self._params.excludes, definition.schema, definition.name)
-        if rule is None:
-            return ()
-        try:
-            table = self._target_table(rule, definition.full_name, definition.schema, definition.name)
-            return (plan_table(rule, definition, table),)
-        except AwayError:
-            raise
-        except GateError as error:
-            return (startup.failing_plan(definition, str(error)),)
-
-    def _target_table(self, rule: MapRule, source: str, schema: str, name: str) -> TargetTable:
-        # Looked at for every new definition: whoever changed the source may have changed the target shortly before.
-        place = rule.target.fill(schema, name)
-        table = self._target.table(*place)
-        if table is None:
-            raise missing_table(rule, source, place)
-        if table.fires and not self._params.allow_triggers:
-            raise startup.would_fire(rule, table)
-        return table
-
-    def _check_start(self) -> None:
-        """What can be known before the first row: tables named without wildcards, and definitions in force."""
-        for rule in self._params.maps:
-            exact = rule.source.exact
-            if exact is not None and find_rule([rule], self._params.excludes, *exact) is not None:
-                self._target_table(rule, ".".join(exact), *exact)
-        for definition in startup.definitions_at(self._fs, self._trail, self._begin, self._row.trail_id):
-            for plan in self._plan(definition):
-                if plan.error:
-                    raise OperatorError(plan.error)
 
     # Telling
 

@@ -1,8 +1,12 @@
 """What a target is to Replicat: tables to look at, one transaction at a time, and the checkpoint row inside it.
 
-Strategy: a target does no thinking of its own. It gets ready-made steps (net effects as COPY text, runs of a keyless
-table, truncates) in the order they must be applied, and applies each call to apply() whole or not at all. What is
-refused raises RefusedError and leaves the transaction usable: replicat/ladder.py decides what to try next.
+Strategy: a target does no thinking of its own. It gets ready-made steps (net effects as COPY text, truncates) in the
+order they must be applied, and applies each call to apply() whole or not at all. What is refused raises RefusedError
+and leaves the transaction usable: replicat/ladder.py decides what to try next. What all targets do alike stands in
+replicat/targets/staged.py.
+
+Strict: every row of a net effect says whether its key is there before, and the target finds out whether that is so. A
+row that is missing, or there without being expected, is refused, unless the layout says otherwise (HANDLECOLLISIONS).
 
 States of one target: closed -> (connect) -> idle -> (begin) -> open -> (commit) -> idle. AwayError, from any
 call, means closed: what was open is lost or landed, and only the row read after the next connect() tells which.
@@ -10,6 +14,7 @@ call, means closed: what was open is lost or landed, and only the row read after
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,14 +26,22 @@ from trails.record import Image, Value
 class RefusedError(GateError):
     """The target refused rows (a constraint, a value); the transaction is as it was before the call."""
 
-    def __init__(self, table: str, message: str, sqlstate: str = "") -> None:
+    def __init__(self, table: str, message: str, sqlstate: str = "", code: str = "") -> None:
+        """`code`: the database's own number or name of the error as text, which REPERROR may name as well."""
         super().__init__(f"{table}: {message}")
         self.table = table
         self.sqlstate = sqlstate
+        self.code = code
 
 
 NO_ROW = "02000"
 """SQLSTATE of our own refusal of a change whose row is not there; the standard's "no data"."""
+ROW_EXISTS = "23505"
+"""SQLSTATE of our own refusal of a new row whose key is there already; the standard's unique violation."""
+
+
+class ShapeChangedError(GateError):
+    """The target's table is not what it was when its plan was made: look again, plan again, and do the batch again."""
 
 
 class PlaceLostError(GateError):
@@ -37,7 +50,11 @@ class PlaceLostError(GateError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A group's row in the checkpoint table: the truth about what is applied."""
+    """A group's row in the checkpoint table: the truth about what is applied.
+
+    `split`: how much of the unit that begins at `position` is applied already: transactions of a WHOLE block, blocks of
+    a large transaction; 0 at a unit's border. `skip_until`: `>=csn` or `>csn` leaves out what comes before that CSN.
+    """
 
     position: Position
     trail_id: bytes = b""
@@ -47,13 +64,23 @@ class Row:
     alter_no: int = 0
     added_us: int = 0
     flushed: Position = field(default=Position(0, 0))
+    split: int = 0
+    skip_until: str = ""
+
+    def is_at(self, other: Row) -> bool:
+        """Whether it is the same place, whatever else is in the row."""
+        mine = self.position, self.split, self.skip_until, self.trail_id, self.alter_no, self.added_us
+        return mine == (
+            other.position, other.split, other.skip_until, other.trail_id, other.alter_no, other.added_us
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
     """A column as the target's catalog has it; `always` is GENERATED ALWAYS AS IDENTITY, `generated` a computed one.
 
-    `equal`: the operator that its type's indexes take for equality.
+    `equal`: the operator that its type's indexes take for equality. `soft`: two different canonical texts can be equal
+    for it (case, padding, scale, -0): see Layout.soft_key.
     """
 
     name: str
@@ -61,11 +88,15 @@ class TargetColumn:
     generated: bool = False
     always: bool = False
     equal: str = "="
+    soft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A target table's shape. `unique`: column sets of its unique indexes; `fires`: what would run by itself."""
+    """A target table's shape. `unique`: column sets of its unique indexes; `fires`: what would run by itself.
+
+    `cascaded`: rows of it may vanish by a cascade of another table's rows, which this connection cannot hold back.
+    """
 
     schema: str
     name: str
@@ -73,6 +104,7 @@ class TargetTable:
     unique: tuple[frozenset[str], ...] = ()
     fires: tuple[str, ...] = ()
     rank: int = 0
+    cascaded: bool = False
 
     @property
     def full_name(self) -> str:
@@ -84,10 +116,17 @@ class TargetTable:
 class Layout:
     """Where rows go: the target's columns that are written, in image order.
 
-    `key`: names of the key columns, empty for a table without one; `arbiter`: a unique index covers exactly the key;
+    `key`: names of the key columns, empty for a table without one; `arbiter`: a unique index covers exactly the key,
+    so that the target itself refuses a second row; `rewrite`: rows can't be updated, only deleted and inserted again
+    (a written column is GENERATED ALWAYS AS IDENTITY);
     `extras`: target columns that the source lacks, whose values a moved row takes with it; `fixed`: those of them
     that can be inserted but never updated (GENERATED ALWAYS AS IDENTITY); `key_equal`: the operator
-    for each key column, `=` where none is given; `rank`: parents are lower.
+    for each key column, `=` where none is given; `rank`: parents are lower; `weight`: lower ones are written first.
+    `logical`: the source's logical type (docs/values.md) of each written column.
+    `soft_key`: the target's equality of keys is not that of their canonical text (citext, collations, padding, scale),
+    so two keys that are kept apart here may be one row there.
+    `collisions`: HANDLECOLLISIONS, what is not as expected is overlaid and counted; `insert_missing`: updates of
+    missing rows alone; `cascaded`: a row that is to be deleted may be gone already.
     """
 
     schema: str
@@ -101,6 +140,18 @@ class Layout:
     fixed: tuple[str, ...] = ()
     key_equal: tuple[str, ...] = ()
     rank: int = 0
+    logical: tuple[str, ...] = ()
+    rewrite: bool = False
+    soft_key: bool = False
+    weight: int = 0
+    collisions: bool = False
+    insert_missing: bool = False
+    cascaded: bool = False
+
+    @property
+    def overlays(self) -> bool:
+        """Whether something that is not as expected may be put right, and not refused."""
+        return self.collisions or self.insert_missing
 
     @property
     def full_name(self) -> str:
@@ -126,37 +177,107 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A row to be completed from the target's row at key `base`: missing columns, and extras, come from there."""
+    """A row to be completed from the target's row at key `base`: missing columns, and extras, come from there.
+
+    `there`: whether the row's own key is there before. `others`: tried in this order where no row is at `base`.
+    `new`: the row where none of them is there. With `must` one of them must be there, unless there is a `new`; without,
+    the row is left out.
+    """
 
     base: tuple[Value, ...]
     row: Image
+    there: bool = True
+    must: bool = True
+    others: tuple[tuple[tuple[Value, ...], Image], ...] = ()
+    new: Image | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Rows that are there and stay at their key, of which only some columns are given.
+
+    `given`: indexes of these columns in the layout, those of the key among them, in the order of the rows' text.
+    """
+
+    given: tuple[int, ...]
+    rows: Blob
+    must: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """COMPARECOLS: rows of key values and those of `columns` (indexes of the layout's) that the target must still have.
+
+    Checked before anything else of the table; NULL is equal to NULL. Fewer found than given: refused (NO_ROW).
+    """
+
+    columns: tuple[int, ...]
+    rows: Blob
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The net effect on one table with a key. Order: read fills, delete, then write fills, upserts and inserts."""
+    """The net effect on one table with a key. Each key stands in one place only; but an insert, or a fill whose key is
+    not there, may have its key among those that are deleted: the new row has nothing of the one before.
+
+    field      before     after     applied as
+    deletes    there      gone      DELETE; as many as there are keys
+    void       not there  gone      nothing; but the key must not be there once the deletes are done
+    updates    there      there     UPDATE of whole rows; as many as there are rows
+    patches    there      there     UPDATE of the given columns; as many as there are rows, where they must
+    inserts    not there  there     INSERT; refused where the key is there
+    fills      (says so)  there     read what they lack, before anything is deleted; then UPDATE or INSERT
+    removes    either     gone      DELETE of what is there (a row filter that does not know the row before)
+    upserts    either     there     UPDATE of what is there, INSERT of what is not (UPDATEINSERTS, row filters)
+
+    Order: check compares (lock these rows); read fills; delete deletes and removes; look for void; write fills, updates
+    and patches, upserts, inserts.
+    `collisions`: inserts on a present key, updates and deletes on an absent one, that show in the changes themselves.
+    Any of them is refused; where the layout overlays, it is only counted.
+    """
 
     layout: Layout
     deletes: Blob = Blob()
     upserts: Blob = Blob()
     inserts: Blob = Blob()
     fills: tuple[Fill, ...] = ()
+    void: Blob = Blob()
+    updates: Blob = Blob()
+    patches: tuple[Patch, ...] = ()
+    removes: Blob = Blob()
+    collisions: tuple[int, int, int] = (0, 0, 0)
+    compares: tuple[Compare, ...] = ()
+
+    def blobs(self) -> Iterable[Blob]:
+        """Every blob in it."""
+        own = (self.deletes, self.removes, self.void, self.updates, self.upserts, self.inserts)
+        return (*own, *(patch.rows for patch in self.patches), *(compare.rows for compare in self.compares))
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One delete (`after` is None) or update of exactly one row of a table without a key."""
+class Match:
+    """Changes of rows of a table without a key, each of exactly one row that is equal in every written column.
 
-    before: Image
-    after: Image | None = None
+    `nulls`: indexes of the columns that are NULL in the rows as they were. `rows`: of each its number, from 0, then the
+    other columns as they were, and for an update (`update`) all columns as they became. Two equal ones change two rows.
+    """
+
+    nulls: tuple[int, ...]
+    rows: Blob
+    update: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """Changes of one table without a key, in order: runs of inserts as COPY text, other changes one by one."""
+    """The net effect on one table without a key. Order: deletes, updates, inserts."""
 
     layout: Layout
-    runs: tuple[Blob | Change, ...]
+    matches: tuple[Match, ...] = ()
+    inserts: Blob = Blob()
+
+    def blobs(self) -> Iterable[Blob]:
+        """Every blob in it."""
+        return (*(match.rows for match in self.matches), self.inserts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +300,19 @@ Step = Work | Truncate
 
 
 class Target(Protocol):
-    """One connection to a target; made new after an AwayError."""
+    """One connection to a target; made new after an AwayError.
+
+    `kind`: "postgresql", "sqlite" or "mysql". Any call may raise ShapeChangedError once a transaction is open.
+    """
+
+    kind: str
+    transactional_ddl: bool
 
     def connect(self) -> None:
         """Connect and check what is needed; AwayError or OperatorError. A second call starts anew."""
+
+    def speak_for(self, group: str, group_key: int) -> None:
+        """Whose checkpoint row the other calls mean from now on; nothing may be open."""
 
     def load_row(self) -> Row | None:
         """The group's checkpoint row, or None if it has none yet."""
@@ -193,11 +323,55 @@ class Target(Protocol):
     def table(self, schema: str, name: str) -> TargetTable | None:
         """A table's shape, or None if there is no such table."""
 
+    def tables(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TargetTable]:
+        """The shapes of those of these (schema, name) tables that exist; few round trips, however many there are."""
+
+    def check_layout(self, layout: Layout) -> None:
+        """OperatorError where values of a column's logical type can't go into it at all."""
+
     def begin(self, old: Row, new: Row) -> None:
         """Open a transaction and move the row from `old` to `new` in it; PlaceLostError if it is not at `old`."""
 
-    def apply(self, steps: tuple[Step, ...], *, rewrite: bool = False) -> None:
-        """Apply all steps or none; RefusedError. `rewrite`: delete and insert rather than update."""
+    def apply(
+        self, steps: tuple[Step, ...], *, rewrite: bool = False, single: bool = False, border: bool = False
+    ) -> None:
+        """Apply all steps or none; RefusedError.
+
+        `rewrite`: delete and insert rather than update. `single`: this is one change, so no two of its keys can be one
+        row by mistake (soft_key). `border`: behind these steps stands a state that the source had, so constraints that
+        are checked at the end of a transaction are checked now, and their refusal is of these steps.
+        """
+
+    def collisions(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """(schema, table) -> collisions of inserts, updates, deletes since the last call; begin() forgets them too."""
+
+    def converted(self) -> dict[tuple[str, str], int]:
+        """(schema, table) -> values that a declared rule changed since the last call; begin() forgets them too."""
+
+    def check_commit(self) -> None:
+        """What a COMMIT would check now (deferred constraints): RefusedError, the transaction left usable."""
+
+    def current(self, layout: Layout, key: tuple[Value, ...]) -> Image | None:
+        """The row at exactly this key as canonical text in the layout's order, locked; None if there is none."""
+
+    def put(self, layout: Layout, row: Image) -> None:
+        """Write a whole row over the one at its key, or as a new one; RefusedError."""
+
+    def remove(self, layout: Layout, key: tuple[Value, ...]) -> bool:
+        """Delete the row at exactly this key; whether there was one."""
+
+    def mark(self) -> object:
+        """A place in the open transaction that undo() can go back to; later marks are forgotten by that."""
+
+    def undo(self, token: object) -> None:
+        """Back to a mark, which stays usable."""
+
+    def ddl(self, statements: tuple[str, ...]) -> None:
+        """Run statements that change shapes; RefusedError (sqlstate, code, the database's words) if one fails.
+
+        Inside the open transaction where `transactional_ddl`, and a refusal leaves that as it was before the call; else
+        no transaction is open, and what came before the refused statement stays.
+        """
 
     def commit(self) -> None:
         """Commit; visible at once, durable by the next flush at the latest."""

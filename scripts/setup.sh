@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv with the pinned dependencies and sees to a Java runtime. Every make target calls it first;
+# Makes .venv with the pinned dependencies and sees to a Java runtime and a MariaDB server for tests. Every make target calls it first;
 # when nothing changed since the last time it only compares two hashes.
 # Exit codes: 0 ready, 2 somebody must mend what the last line names.
 set -eu
@@ -121,6 +121,36 @@ if ! java_is_fit; then
     }
     java_is_fit ||
         fail "the java on PATH is still older than 17: set JAVA_HOME to a Java 17+ runtime (look under /usr/lib/jvm)"
+fi
+
+# --- MariaDB, for tests of that target --------------------------------------------------------------------------------
+
+# The server program only: each test session starts its own on its own socket and port. Debian's package would start a
+# service at once; a policy-rc.d that says no (101) while it installs is Debian's way to prevent that.
+maria_found() {
+    PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null 2>&1 || PATH=$PATH:/usr/sbin command -v mysqld >/dev/null 2>&1
+}
+
+maria_install() {
+    policy=/usr/sbin/policy-rc.d
+    ours=
+    if [ ! -e $policy ]; then
+        ours=1
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null 2>&1 && as_root chmod 755 $policy || return 1
+    fi
+    apt_install mariadb-server && done=0 || done=1
+    [ -z "$ours" ] || as_root rm -f $policy
+    return $done
+}
+
+if ! maria_found; then
+    maria_install || tail -n 5 "$apt_log" >&2
+    maria_found || {
+        say "********************************************************************************************"
+        say "* NO MARIADB: apt could not install mariadb-server. All tests of MySQL/MariaDB targets will FAIL."
+        say "* Everything else works. To mend it: apt-get install mariadb-server, or put mariadbd on PATH."
+        say "********************************************************************************************"
+    }
 fi
 
 fingerprint > $stamp

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from demo.mariadb import MariaServer
 from demo.servers import BASE_PREFIX, PostgresServer, processes_in
 from replicat.scratch import sweep
 
@@ -194,3 +195,35 @@ def source_db(pg_source: PostgresServer) -> Iterator[str]:
 def target_db(pg_target: PostgresServer) -> Iterator[str]:
     """The URL of a new empty target database, dropped after the test."""
     yield from _own_database(pg_target, "target")
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaServer]:
+    """A MariaDB for all tests of this worker; where none is installed they fail with one line that says what to do."""
+    with MariaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def maria_db(mariadb: MariaServer) -> Iterator[str]:
+    """The name of a new empty MariaDB database, dropped after the test."""
+    mariadb.start()  # a test may have killed it
+    name = f"target{next(_numbers)}"
+    mariadb.sql(f"CREATE DATABASE {name}")
+    yield name
+    mariadb.start()
+    mariadb.sql(f"DROP DATABASE {name}")
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One engine for the session, for tests of xdist group "spark": a start takes seconds, and a process has one."""
+    from replicat.engine import SparkEngine, SparkSettings
+
+    folder = tmp_path_factory.mktemp("engine")
+    made = SparkEngine(SparkSettings("test", str(folder / "scratch"), str(folder / "spark.log")))
+    yield made
+    made.close()

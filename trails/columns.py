@@ -69,18 +69,22 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """The options of one TABLE clause. `where` is its file:line; `strict`: it names its table without a wildcard."""
+    """The options of one TABLE clause. `where` is its file:line; `strict`: it names its table without a wildcard.
+
+    `befores`: its changes carry their whole old rows (GETUPDATEBEFORES); that is the source's affair, and no column's.
+    """
 
     only: tuple[ColumnName, ...] = ()
     without: tuple[ColumnName, ...] = ()
     groups: tuple[tuple[ColumnName, ...], ...] = ()
     tokens: tuple[Token, ...] = ()
+    befores: bool = False
     strict: bool = field(default=True, compare=False)
     where: str = field(default="", compare=False)
 
     @property
     def is_plain(self) -> bool:
-        """No options: every table goes as it is."""
+        """No options for columns: every table goes as it is."""
         return not (self.only or self.without or self.groups or self.tokens)
 
 

@@ -4,7 +4,7 @@ A record is a tuple (in the trail: a msgpack array) whose first item is its Op:
 
     (BEGIN,    csn, xid, commit_us)        opens a transaction; csn and xid are text, time in us since 1970 UTC
     (INSERT,   t, after)
-    (UPDATE,   t, after, before)           before is None where the source gave none: the key did not change
+    (UPDATE,   t, after, before)           before is None where nobody asked for it: the key did not change
     (DELETE,   t, before)
     (TRUNCATE, [t, ...], flags)            flags: 1 cascade, 2 restart identity
     (COMMIT,   changes)                    closes it; the number of changes between, for checking

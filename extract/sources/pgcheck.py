@@ -22,6 +22,8 @@ ANEW = "Synchronise the tables anew, then DELETE the group and its trail, REGIST
 Captures = Callable[[str, str], bool]
 Project = Callable[[TableDef], Projection | None]
 """What TABLE's options make of a table; raises OperatorError if they can't be obeyed."""
+Befores = Callable[[str, str], str]
+"""The file:line by which a table's updates must carry their whole old rows; empty if they need not."""
 Fault = tuple[str, str]
 """What is wrong, and the statement that mends it."""
 
@@ -43,6 +45,12 @@ n.nspname <> 'information_schema' ORDER BY 1, 2
 _TOASTED = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
+AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2
+"""
+
+_NOT_FULL = """
+SELECT n.nspname, c.relname, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident <> 'f'
 AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2
 """
 
@@ -270,3 +278,23 @@ def tables(session: Session, publication: str, captures: Captures) -> list[Fault
             mend = f"ADD TRANDATA (or ALTER TABLE {table} REPLICA IDENTITY FULL)"
             faults.append((f"table {table} has no replica identity: the server refuses its updates and deletes", mend))
     return faults
+
+
+def without_befores(session: Session, captures: Captures, befores: Befores) -> list[Fault]:
+    """Captured tables whose old rows are asked for, and would not come."""
+    return [
+        no_befores(schema or "", name or "", identity or "", where)
+        for schema, name, identity in session.query(_NOT_FULL)
+        if captures(schema or "", name or "") and (where := befores(schema or "", name or ""))
+    ]
+
+
+def no_befores(schema: str, name: str, identity: str, where: str) -> Fault:
+    """A table under GETUPDATEBEFORES (at `where`) whose replica identity is not full."""
+    shown = {"d": "default", "n": "nothing", "i": "an index"}.get(identity, identity)
+    what = (
+        f"table {schema}.{name} is under GETUPDATEBEFORES ({where}), but its replica identity is {shown}, not full: "
+        "updates and deletes would come without the whole old row"
+    )
+    table = f"{quoted(schema)}.{quoted(name)}"
+    return what, f"ADD TRANDATA {schema}.{name}, ALLCOLS (or ALTER TABLE {table} REPLICA IDENTITY FULL)"

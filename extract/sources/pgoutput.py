@@ -9,6 +9,9 @@ Speed: a row costs about 0.1 us a column, and nearly all of it is `_image`. Text
 (msgpack packs them as text); a table's few columns that need another form (boolean, bytea) are known beforehand.
 `sink.cache` maps a table's oid straight to what a row needs; the sink empties it whenever a block begins, since table
 indexes belong to one block.
+
+Old rows. With REPLICA IDENTITY FULL each update brings its whole old row, which is mostly wanted by nobody: where the
+key is as it was it is not parsed, unless a value must be filled from it or the table is under GETUPDATEBEFORES.
 """
 
 from __future__ import annotations
@@ -45,6 +48,10 @@ _COLUMN = struct.Struct(">Ii")
 _TRUNCATED = struct.Struct(">IB")
 _LSN = struct.Struct(">Q")
 _MESSAGE = struct.Struct(">BQ")
+_CERTAIN = 0x4E00
+"""Below so many bytes a message has `N` and a zero byte side by side nowhere but between its two rows: text has no zero
+byte in it, and no length reaches the letter's value in its third byte. (In its last byte text follows it.)
+"""
 _field = _FIELD.unpack_from
 _row = _ROW.unpack_from
 _width = _WIDTH.unpack_from
@@ -96,11 +103,13 @@ class Shape:
     """What the records of a captured table need: its definition, and the columns whose text gets another form.
 
     A provisional shape holds for one transaction; the next one asks for it again.
+    `befores`: updates and deletes must have their whole old rows; it says who wants that (file:line).
     """
 
     definition: TableDef
     fixes: tuple[tuple[int, Fix], ...] = ()
     provisional: bool = False
+    befores: str = ""
 
 
 class _Table(NamedTuple):
@@ -109,12 +118,18 @@ class _Table(NamedTuple):
     number: int
     width: int
     key: tuple[int, ...]
+    """An update that leaves these columns as they were needs no old row; empty: it always has it."""
     fixes: tuple[tuple[int, Fix], ...]
     identity: tuple[bool, ...]
     definition: TableDef
+    befores: str
+    upto: int
+    """So many columns reach up to the last one of the key."""
+    divider: bytes
+    """How the new row begins behind an old one that may be passed over; empty: none may."""
 
 
-_PASSED_OVER: Final = _Table(-1, 0, (), (), (), TableDef("", "", ()))
+_PASSED_OVER: Final = _Table(-1, 0, (), (), (), TableDef("", "", ()), "", 0, b"")
 
 
 def fix_bool(text: bytes) -> bytes:
@@ -262,19 +277,19 @@ class Decoder:
         table, marker = self._row(data, at)
         if table.number < 0:
             return
-        before, at = None, at + 5
+        before, passed, at = None, 0, at + 5
         if marker != _NEW:
-            before, at = self._old(data, at, marker, table)
-            marker = data[at] if at < len(data) else 0
-            at += 1
-            if marker != _NEW:
-                raise _broken(data, f"marker N after the old row, found {marker}")
+            before, passed, at = self._over_old(data, at, marker, table)
         after, end, holes = _image(data, at, table.width)
         if end != len(data):
             raise _broken(data, f"an update of {len(data)} bytes, found {end}")
+        if passed and (holes or not _begin_alike(data, passed, at, after[: table.upto])):
+            before, _ = self._old(data, passed, marker, table)
         for i, fix in table.fixes:
             if after[i]:
                 after[i] = fix(after[i])
+        if table.befores and marker != _OLD:
+            raise _no_old_row(table, "an update", after, self._where)
         if holes:
             _fill(after, before, table.definition, self._final, self._sink)
         if before is not None and table.key and all(before[i] == after[i] for i in table.key):
@@ -288,6 +303,8 @@ class Decoder:
         before, end = self._old(data, at + 5, marker, table)
         if end != len(data):
             raise _broken(data, f"a delete of {len(data)} bytes, found {end}")
+        if table.befores and marker != _OLD:
+            raise _no_old_row(table, "a delete", before, self._where)
         self._append((_DELETE, table.number, before))
 
     def _on_truncate(self, data: bytes, at: int) -> None:
@@ -308,6 +325,18 @@ class Decoder:
             raise _broken(data, "a table and a row", error) from error
         table: _Table | None = self._cache.get(oid)
         return (self._table(oid) if table is None else table), marker
+
+    def _over_old(self, data: bytes, at: int, marker: int, table: _Table) -> tuple[Image | None, int, int]:
+        """(an update's old row, or None; where that begins, if it was passed over; where the new one begins)."""
+        if table.divider and marker == _OLD and len(data) < _CERTAIN:
+            new = data.find(table.divider, at + 2) + 1
+            if not new:
+                raise _broken(data, "an old row and a new one, both of the table's width, found no new one")
+            return None, at, new
+        before, new = self._old(data, at, marker, table)
+        if data[new : new + 1] != b"N":
+            raise _broken(data, f"marker N after the old row, found {data[new : new + 1]!r}")
+        return before, 0, new + 1
 
     def _old(self, data: bytes, at: int, marker: int, table: _Table) -> tuple[Image, int]:
         """The old image: a whole row, or only its key (then all else is MISSING: what stands there is no value)."""
@@ -345,7 +374,10 @@ class Decoder:
             definition, columns = shape.definition, self._relations[oid].columns
             number = self._sink.table(definition)
             identity = tuple(column.key for column in columns)
-            table = _Table(number, len(columns), definition.key, shape.fixes, identity, definition)
+            key = () if shape.befores else definition.key
+            divider = b"N" + _WIDTH.pack(len(columns)) if key and len(columns) < 256 else b""
+            upto = max(key, default=-1) + 1
+            table = _Table(number, len(columns), key, shape.fixes, identity, definition, shape.befores, upto, divider)
         self._cache[oid] = table
         return table
 
@@ -451,6 +483,14 @@ def _image(data: bytes, at: int, width: int) -> tuple[Image, int, int]:
     return values, at, holes
 
 
+def _begin_alike(data: bytes, old: int, new: int, values: Image) -> bool:
+    """Whether the rows at `old` and `new` have one width and begin with the same columns: `values`, of the new one."""
+    size = 2
+    for value in values:
+        size += 1 if value is None else 5 + len(value)
+    return data.startswith(data[new : new + size], old)
+
+
 def _fill(after: Image, before: Image | None, table: TableDef, commit: int, sink: Sink) -> None:
     """Give unchanged out-of-line values, which the server leaves out, from the old row.
 
@@ -471,6 +511,20 @@ def _fill(after: Image, before: Image | None, table: TableDef, commit: int, sink
                 "does it). It counts for later changes: bring this row across by hand, and ALTER EXTRACT past it",
             )
         after[i] = before[i]
+
+
+def _no_old_row(table: _Table, op: str, row: Image, where: str) -> OperatorError:
+    """A change under GETUPDATEBEFORES without its whole old row."""
+    definition = table.definition
+    key = ", ".join(str(row[k], "utf-8", "replace") for k in definition.key if isinstance(row[k], bytes))
+    name = f"{quoted(definition.schema)}.{quoted(definition.name)}"
+    return OperatorError(
+        f"table {definition.full_name}, row ({key}), {where}: {op} came without its whole old row, which "
+        f"GETUPDATEBEFORES asks for ({table.befores}): the replica identity was not full",
+        hint=f"ADD TRANDATA {definition.full_name}, ALLCOLS (ALTER TABLE {name} REPLICA IDENTITY FULL). It counts for "
+        "later changes: to send those before without, start with IGNOREUPDATEBEFORES for the table, until they are in "
+        "the trail",
+    )
 
 
 def quoted(name: str) -> str:

@@ -58,9 +58,16 @@ SELECT (SELECT json_agg(attname ORDER BY attnum) FROM pg_attribute a
 class Catalogue:
     """Gives the shape of tables; `session` gives the ordinary connection to ask."""
 
-    def __init__(self, session: Callable[[], Session], captures: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        session: Callable[[], Session],
+        captures: Callable[[str, str], bool],
+        befores: Callable[[str, str], str] = lambda _schema, _name: "",
+    ) -> None:
+        """`befores`: who wants the whole old rows of a table (file:line); empty: nobody."""
         self._session = session
         self._captures = captures
+        self._befores = befores
 
     def describe(self, relation: Relation, xid: int) -> Shape | None:
         """The shape of a captured table, None for any other. `xid` is the transaction that the Relation came in."""
@@ -72,7 +79,8 @@ class Catalogue:
             for c, (kind, native) in zip(relation.columns, self._types(relation), strict=True)
         )
         fixes = tuple((i, _FIXES[c.type]) for i, c in enumerate(columns) if c.type in _FIXES)
-        return Shape(TableDef(relation.schema, relation.name, columns), fixes, provisional)
+        befores = self._befores(relation.schema, relation.name)
+        return Shape(TableDef(relation.schema, relation.name, columns), fixes, provisional, befores)
 
     def _types(self, relation: Relation) -> list[tuple[str, str]]:
         """(logical type, native type) of each column."""

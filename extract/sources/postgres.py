@@ -81,12 +81,18 @@ class PostgresSource:
         captures: Callable[[str, str], bool],
         say: Say,
         project: pgcheck.Project | None = None,
+        befores: pgcheck.Befores = lambda _schema, _name: "",
     ) -> None:
-        """`project`: what TABLE's options make of a table, to refuse at the start what can't be obeyed."""
+        """`project`: what TABLE's options make of a table, to refuse at the start what can't be obeyed.
+
+        `befores`: the file:line by which a table's updates must carry their whole old rows; empty if they need not.
+        """
         self._settings = settings
         self._rules = captures
         self._ddl_key = ""
         self._project = project
+        self._befores = befores
+        self._warned: set[int] = set()  # tables whose old rows are asked for and will not come
         self._say = say
         self._application = f"trailgate {settings.group}"
         self._session: Session | None = None
@@ -96,7 +102,7 @@ class PostgresSource:
         self._found: dict[str, str] = {}
         self._sink: Sink | None = None
         self._decoder: Decoder | None = None
-        self._catalogue = Catalogue(self._open_session, self._captures)
+        self._catalogue = Catalogue(self._open_session, self._captures, befores)
         self._released = 0
         self._told = 0
         self._begun = 0.0
@@ -116,7 +122,7 @@ class PostgresSource:
         if known is not None:
             self._known = dict(known)
         session = self._identify()
-        faults = pgcheck.tables(session, self._settings.publication, self._captures)
+        faults = self._unfit(session)
         if self._project is not None:
             faults += pgcheck.columns(session, self._captures, self._project)
         pgcheck.refuse(faults)
@@ -231,9 +237,20 @@ class PostgresSource:
             self._session.close()
         self._session = None
 
+    def _unfit(self, session: Session) -> list[pgcheck.Fault]:
+        """Captured tables as they are today, of which changes would not come, or not whole."""
+        faults = pgcheck.tables(session, self._settings.publication, self._captures)
+        return faults + pgcheck.without_befores(session, self._captures, self._befores)
+
     def _describe(self, relation: Relation, xid: int) -> Shape | None:
         """A table's shape."""
-        return self._asked(lambda _: self._catalogue.describe(relation, xid))
+        shape = self._asked(lambda _: self._catalogue.describe(relation, xid))
+        unfit = shape is not None and shape.befores and relation.identity != "f"
+        if shape is not None and unfit and relation.oid not in self._warned:
+            self._warned.add(relation.oid)
+            what, mend = pgcheck.no_befores(relation.schema, relation.name, relation.identity, shape.befores)
+            self._say(f"{what}. The first one will stop this group. {mend}")
+        return shape
 
     def _ask(self, sql: str, *values: str | int | None) -> list[Row]:
         """The rows of a query on the ordinary connection."""
@@ -336,7 +353,7 @@ class PostgresSource:
             )
         self._begin(origin)
         self._say(f"connected to the source database, going on at {lsn_text(origin)}")
-        for what, mend in pgcheck.tables(self._open_session(), self._settings.publication, self._captures):
+        for what, mend in self._unfit(self._open_session()):
             self._say(f"{what}. {mend}")  # no reason to stop: it would refuse the next START
         self._trouble = ""
         return True

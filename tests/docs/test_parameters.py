@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ggsci.parameters import PROGRAMS, reference
+from ggsci.parameters import PROGRAMS, about, reference
+from replicat.mapoptions import MAP_OPTIONS
 from trails.runtime.params import parse_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
@@ -33,3 +34,15 @@ def test_every_example_is_accepted(keywords, keyword):
     assert [statement.keyword for statement in statements] == [keyword.name]
     assert not statements[0].fault
     keyword.parse(statements[0])
+
+
+def test_help_explains_parameters_and_the_options_of_map():
+    """Those of several programs once for each; what is none gives nothing."""
+    text = "\n".join(about("map"))
+    assert "Replicat: MAP source.table, TARGET target.table" in text
+    assert all(f"    {name}" in text for name in MAP_OPTIONS)
+    assert "MAP ..., KEYCOLS (target column, ...)" in about("KEYCOLS")
+    both = "\n".join(about("checkpointtable"))
+    assert "Replicat: CHECKPOINTTABLE" in both
+    assert "GLOBALS: CHECKPOINTTABLE" in both
+    assert about("nothing") == []

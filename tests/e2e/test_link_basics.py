@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
+from tests.support.ddl_trail import SCRIPT, read_ddl_trail, write_ddl_trail
 from tests.support.link import LinkBench, Source
+from trails.ddl import DdlChange
 
 pytestmark = pytest.mark.e2e
 
@@ -31,3 +35,30 @@ def test_everything_arrives_record_for_record(bench):
     last = source.writer.durable
     assert (checkpoint.reads[0].current.seqno, checkpoint.reads[0].current.rba) == (last.seqno, last.rba)
     assert checkpoint.writes[0].type == "RMTTRAIL"
+
+
+def test_schema_changes_pass_as_they_stand(tmp_path):
+    """DB-02: PASSTHRU never looks into a DDL block; the remote trail has it in the same place, with its bit."""
+    with contextlib.closing(LinkBench(tmp_path)) as bench:
+        write_ddl_trail(bench.fs, bench.local)
+        bench.start()
+        bench.drain()
+        assert read_ddl_trail(bench.fs, bench.remote) == SCRIPT
+
+
+def test_a_filtering_pump_passes_schema_changes_of_the_tables_it_passes(tmp_path):
+    """By the old or the new name; a column that COLSEXCEPT names is in no shape; STATS counts them."""
+    lines = "TABLE sales.*, COLSEXCEPT (note, sum);\nTABLEEXCLUDE sales.items;"
+    with contextlib.closing(LinkBench(tmp_path, parameters=lines)) as bench:
+        write_ddl_trail(bench.fs, bench.local)
+        bench.start()
+        bench.drain()
+        found = [item for transaction in read_ddl_trail(bench.fs, bench.remote) for item in transaction]
+        shapes = [item.new or item.old for item in found if isinstance(item, DdlChange)]
+        assert [(s.name, [c.name for c in s.columns]) for s in shapes] == [
+            ("orders", ["id"]), ("orders", ["id", "naïve"]), ("old orders", ["id", "naïve"]),
+            ("old orders", ["id", "naïve"]),
+        ]  # fmt: skip
+        assert [item[1] for item in found if not isinstance(item, DdlChange)] == ["1", "2", "3"]
+        counted = {row["from"]: (row["inserts"], row["ddls"]) for row in bench.ask("STATS")["tables"]}
+        assert counted == {"sales.orders": (3, 2), "sales.old orders": (0, 2)}

@@ -74,6 +74,38 @@ def test_an_extract_from_dblogin_to_showch(home, source_db):
     good(home, "DELETE TRANDATA sales.*", session)
 
 
+def test_schema_changes_from_add_ddlcapture_to_stats(home, source_db):
+    """DB-02: installed by a command, asked for by a parameter; START names the command where it is missing."""
+    execute(source_db, "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int PRIMARY KEY)")
+    lines = "EXTRACT ext1\nSOURCEDB {}\nEXTTRAIL ./dirdat/lt\nDDL INCLUDE MAPPED, EXCLUDE OPTYPE DROP\nTABLE sales.*;\n"
+    write(home, "ext1", lines.format(source_db))
+    session = Session(home.root)
+    assert "Use DBLOGIN" in bad(home, "ADD DDLCAPTURE", session)
+    good(home, f"DBLOGIN SOURCEDB {source_db}", session)
+    assert "not installed; ADD DDLCAPTURE" in good(home, "INFO DDLCAPTURE", session)
+    for command in ("ADD EXTRACT ext1, TRANLOG", "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1", "REGISTER EXTRACT ext1"):
+        good(home, command, session)
+    good(home, "START MGR", session)
+    text = bad(home, "START ext1", session)
+    assert "no event trigger for it" in text and "ADD DDLCAPTURE" in text
+    assert "installed DDL capture, version 1: 1 table is known." in good(home, "ADD DDLCAPTURE", session)
+    assert "Successfully renewed DDL capture" in good(home, "ADD DDLCAPTURE", session)
+    assert "version 1, and enabled: 1 table is known." in good(home, "INFO DDLCAPTURE", session)
+    assert '"enabled": true' in good(home, "INFO DDLCAPTURE --json", session)
+    assert "is running (process ID" in good(home, "START ext1", session)
+    execute(source_db, "ALTER TABLE sales.orders ADD note text", "CREATE TABLE sales.items (id int)",
+            "DROP TABLE sales.items", "CREATE TABLE public.elsewhere (id int)",
+            "INSERT INTO sales.orders VALUES (1, 'x')")  # fmt: skip
+    wait_for(lambda: any(t["inserts"] for t in as_json(home, "STATS ext1")[0]["tables"]))
+    counted = {t["from"]: (t["ddls"], t["operations"]) for t in as_json(home, "STATS ext1")[0]["tables"]}
+    assert counted == {"sales.orders": (1, 2), "sales.items": (1, 1)}
+    assert "Total ddls" in good(home, "STATS ext1", session)
+    good(home, "STOP ext1", session)
+    assert "not confirmed" in bad(home, "DELETE DDLCAPTURE", session)
+    assert "Successfully deleted DDL capture" in good(home, "DELETE DDLCAPTURE!", session)
+    assert "was not installed" in good(home, "DELETE DDLCAPTURE!", session)
+
+
 def test_a_wrong_database_is_told_at_dblogin_and_at_start(home, source_db):
     """One clear message each; a group that can't reach its database ends or waits, and says so."""
     wrong = source_db.rpartition("/")[0] + "/nowhere"

@@ -132,14 +132,16 @@ def test_staging_tables_do_not_add_up(bench: Bench, monkeypatch: pytest.MonkeyPa
     """Each one costs every later commit, and a schema has hundreds of tables."""
     monkeypatch.setattr("replicat.targets.postgres.MOST_STAGES", 3)
     tables = [table("src", f"t{n}", "id a", "id") for n in range(5)]
+    monkeypatch.setattr("replicat.targets.postgres.FEW_ROWS", 0)
     for each in tables:
         bench.sql(f"CREATE TABLE {each.name} (id int PRIMARY KEY, a text)")
+        bench.sql(f"INSERT INTO {each.name} VALUES (1, ''), (2, ''), (3, ''), (4, '')")
     process = bench.replicat()
     count = "SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relname LIKE 'tg%'"
     try:
-        for value in "xyz":
+        for key, value in enumerate("xyz", 2):
             for each in tables:
-                bench.feed.tx((U, each, ["1", value]), (D, each, ["2", None]))
+                bench.feed.tx((U, each, ["1", value]), (D, each, [str(key), None]))
                 drain(process)
                 assert bench.sql(count)[0][0] <= 3
     finally:

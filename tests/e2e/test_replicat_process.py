@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from replicat.scratch import sweep
-from replicat.targets.postgres import add_row_table
+from replicat.targets.postgres_admin import add_row_table
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
 from trails.position import TrailName

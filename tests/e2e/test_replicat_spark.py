@@ -46,12 +46,9 @@ def feed(tmp_path: Path) -> Iterator[TrailFeed]:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    """One engine for the module: a start takes seconds."""
-    folder = tmp_path_factory.mktemp("engine")
-    made = SparkEngine(SparkSettings("test", str(folder / "scratch"), str(folder / "spark.log")))
-    yield made
-    made.close()
+def engine(spark_engine: SparkEngine) -> SparkEngine:
+    """The session's engine."""
+    return spark_engine
 
 
 def jobs(feed: TrailFeed, rows: int, spill: str = "") -> Any:

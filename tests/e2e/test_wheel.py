@@ -120,7 +120,7 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     """No tests, no demo; grammar, format page and type markers are in it."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
-    assert {"trails/FORMAT.md", "trails/runtime/params.lark"} <= set(names)
+    assert {"trails/FORMAT.md", "trails/runtime/params.lark", "extract/sources/pgddl.sql"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
 
 

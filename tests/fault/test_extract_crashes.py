@@ -63,6 +63,25 @@ def test_crash_at_every_call(how: After) -> None:
         assert transactions(fs) == expected(), f"crash at call {n}"
 
 
+@pytest.mark.parametrize("how", After)
+def test_crash_at_every_call_around_schema_changes(how: After) -> None:
+    """I1, I3: first, last and in the middle of a transaction, small or large, each change of shape is there once."""
+    script = [Tx(1, 2), Tx(2, 1, ddl=0), Tx(3, 30, ddl=11), Tx(4, 3, ddl=2), Tx(5, 1)]
+    items: list[Item] = [*script[:2], Inside(script[2], 20, "lost"), Inside(script[3], 2, "lost"), script[4]]
+    whole = FaultFs()
+    run(whole, ScriptedLog(list(items)))
+    assert transactions(whole) == expected(script)
+    for n in range(1, whole.calls + 1):
+        fs, log = FaultFs(crash_at=n), ScriptedLog(list(items))
+        try:
+            run(fs, log)
+        except Crash:
+            pass
+        fs.reboot(how)
+        run(fs, log)
+        assert transactions(fs) == expected(script), f"crash at call {n}"
+
+
 @pytest.mark.parametrize("after", range(0, 30, 3))
 def test_a_process_that_dies_inside_a_transaction_gets_it_again_whole(after: int) -> None:
     """CW-04: the part that is in the trail already is dropped by readers at RESTART."""

@@ -26,11 +26,11 @@ PATH = "/home/dirdsc/REP1.dsc"
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note")]
 REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
-TEXT = "REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\nRECONNECTSECS 60\nMAP s.*, TARGET s.*;\n"
+TEXT = "REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\nRECONNECTSECS 60\n"
 
 
 def params(*lines: str) -> ReplicatParams:
-    return ReplicatParams.from_statements(parse_text(TEXT + "\n".join(lines), "p"))
+    return ReplicatParams.from_statements(parse_text(TEXT + "\n".join([*lines, "MAP s.*, TARGET s.*;\n"]), "p"))
 
 
 PARAMS = params("REPERROR (23505, DISCARD)", "REPERROR (02000, DISCARD)")

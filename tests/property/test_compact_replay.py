@@ -1,171 +1,257 @@
-"""Compaction against serial replay: whatever the order of changes, the net effect gives the rows that replay gives."""
+"""Compaction against serial replay: whatever the order of changes, the net effect gives the rows that replay gives.
+
+Rows stay Python values here: what writes them as COPY text, and what reads it, is replaced by nothing (`raw`), so that
+hundreds of thousands of cases take seconds. Three keys are alike, so only sequences whose keys appear in the order
+1, 2, 3 are walked. tests/e2e/test_replicat_replay.py runs a sample through real targets.
+"""
 
 from __future__ import annotations
 
-from itertools import product
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replicat.compact import Net
-from replicat.netrows import net_rows
+from replicat.heap import Heap
+from replicat.netrows import heap_bag, net_rows, overlay_rows
+from replicat.overlay import Overlay
 from replicat.plan import TablePlan
-from replicat.target import Layout, Work
-from tests.support.list_target import ListTarget, Store, parse
+from replicat.target import Layout, RefusedError, Rows
+from tests.support import list_target
+from tests.support.list_target import Effect, ListTarget, Store
+from tests.support.replay import KEYS, PARTLY, WHOLE, Change, Table, feed, overlaid, starts, strictly
 from trails.record import MISSING
 
-LAYOUT = Layout("s", "t", ("k", "a", "b"), ("text",) * 3, ("k",))
-PLAN = TablePlan("s.t", "s.t", LAYOUT, (0,))
-KEYS = ("1", "2", "3")
-Op = tuple[Any, ...]
-Table = dict[str, tuple[Any, ...]]
+STRICT = Layout("s", "t", ("k", "a", "b"), ("text",) * 3, ("k",), extras=("own",), extra_types=("text",))
+BARE = replace(STRICT, extras=(), extra_types=())
+LENIENT = replace(STRICT, collisions=True)
 
 
-def replay(table: Table, ops: list[Op]) -> Table | None:
-    """Serial replay; None if the source could never have done this (a duplicate key, a row that is not there)."""
-    table = dict(table)
-    for number, (kind, key, *rest) in enumerate(ops):
-        if kind == "I":
-            if key in table:
-                return None
-            table[key] = (key, f"a{number}", f"b{number}")
-            continue
-        if key not in table:
-            return None
-        row = table.pop(key)
-        if kind == "D":
-            continue
-        to, given_columns = rest
-        if to in table:
-            return None
-        after = _after(to, number, given_columns)
-        table[to] = tuple(old if new is MISSING else new for old, new in zip(row, after, strict=True))
-    return table
+@pytest.fixture(scope="module", autouse=True)
+def raw() -> Iterator[None]:
+    """Rows as they are, instead of text."""
+
+    def render(rows: Iterable[Any], pick: Any = None) -> tuple[Any, int, list[Any]]:
+        picked = [(row, row if pick is None else pick(row)) for row in rows]
+        whole = [tuple(chosen) for _, chosen in picked if MISSING not in chosen]
+        return whole, len(whole), [row for row, chosen in picked if MISSING in chosen]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("replicat.netrows.render", render)
+        patch.setattr(list_target, "parse", lambda data: data or [])
+        yield
 
 
-def _after(to: str, number: int, given_columns: str) -> tuple[Any, ...]:
-    return (to, *(f"{c}{number}" if c in given_columns else MISSING for c in "ab"))
+def plan_of(layout: Layout) -> TablePlan:
+    return TablePlan("s.t", "s.t", layout, (0,))
 
 
-def net_of(ops: list[Op]) -> Net:
-    """What compaction makes of the same operations."""
-    net = Net((0,))
-    for number, (kind, key, *rest) in enumerate(ops):
-        if kind == "I":
-            net.insert((key, f"a{number}", f"b{number}"))
-        elif kind == "D":
-            net.delete((key, MISSING, MISSING))
-        else:
-            to, given_columns = rest
-            net.update(_after(to, number, given_columns), None if to == key else (key, MISSING, MISSING))
-    return net
-
-
-def apply(table: Table, net: Net) -> Table:
-    """The net effect, by the steps a target gets."""
+def applied(start: Table, rows: Rows, *, rewrite: bool = False) -> Table:
+    """The net effect on these rows."""
     target = ListTarget(Store(), [])
-    target._tables = {("s", "t"): {(key,): row for key, row in table.items()}}
-    target.apply((Work((net_rows(PLAN, net),)),))
+    extras = len(rows.layout.extras)
+    target._tables = {("s", "t"): {(key,): row[: 3 + extras] for key, row in start.items()}}
+    Effect(target, rows, rewrite).apply()
     return {key: row for (key,), row in target._tables[("s", "t")].items()}
 
 
-def touched(ops: list[Op]) -> set[str]:
-    """Every key that is named."""
-    return {key for _, key, *rest in ops for key in (key, *(rest[:1]))}
+def bare(table: Table) -> Table:
+    return {key: row[:3] for key, row in table.items()}
 
 
-def settled(net: Net) -> set[str]:
-    """Keys that the net effect leaves as a delete, an insert or an upsert."""
-    rows = net_rows(PLAN, net)
-    blobs = (rows.deletes, rows.inserts, rows.upserts)
-    return {row[0] for blob in blobs for row in parse(blob.read())} | {fill.row[0] for fill in rows.fills}
+def copied(net: Net | Overlay) -> Any:
+    if isinstance(net, Overlay):
+        twins = {key: copy.copy(entry) for key, entry in net.entries.items()}  # what is in an entry is never changed
+        other = Overlay((0,))
+        other.entries, other.collisions = twins, list(net.collisions)
+        return other
+    twin = Net((0,))
+    for name in ("base", "gone", "new", "old", "void"):
+        setattr(twin, name, dict(getattr(net, name)))
+    twin.collisions = list(net.collisions)
+    return twin
 
 
-ALPHABET = [
-    *(("I", k) for k in KEYS),
-    *(("D", k) for k in KEYS),
-    *(("U", k, to, "ab") for k in KEYS for to in KEYS),
-]
-
-
-def starts() -> list[Table]:
-    """All sets of rows that may be there before."""
-    return [
-        {k: (k, f"old-a{k}", f"old-b{k}") for k, there in zip(KEYS, choice, strict=True) if there}
-        for choice in product((False, True), repeat=len(KEYS))
-    ]
+def in_order(seen: str, change: Change) -> str | None:
+    """The keys named so far; None if this change names one before its turn."""
+    for key in dict.fromkeys((change[1], *change[2:3])):
+        if key in seen:
+            continue
+        if key != KEYS[len(seen)]:
+            return None
+        seen += key
+    return seen
 
 
 def test_every_sequence_of_up_to_five_operations_over_three_keys():
-    """Exhaustive, key changes included (OT-16): only sequences that a source can do are walked, from every start."""
+    """OT-14 to OT-16: all that a source can do, from every start, updates that lack columns among it: applied
+    strictly, never refused, and columns of the target's own go where replay takes them."""
     walked = 0
 
-    def walk(start: Table, table: Table, ops: list[Op]) -> None:
+    def walk(start: Table, table: Table, net: Net, seen: str, depth: int) -> None:
         nonlocal walked
-        for op in ALPHABET:
-            if (op[0] == "I") == (op[1] in table) or (op[0] == "U" and op[2] != op[1] and op[2] in table):
+        for change in [*WHOLE, *PARTLY]:
+            after, named = strictly(table, depth, change), in_order(seen, change)
+            if after is None or named is None:
                 continue
-            longer = [*ops, op]
-            after = replay(start, longer)
-            assert after is not None
-            net = net_of(longer)
-            assert apply(start, net) == after, (start, longer)
-            assert settled(net) == touched(longer), longer
+            longer = copied(net)
+            feed(longer, depth, change)
+            assert applied(start, net_rows(plan_of(STRICT), copied(longer))) == after
             walked += 1
-            if len(longer) < DEPTH:
-                walk(start, after, longer)
+            if depth < 5:
+                walk(start, after, longer, named, depth + 1)
 
     for start in starts():
-        walk(start, start, [])
-    assert walked > 10_000
+        walk(start, start, Net((0,)), "", 1)
+    assert walked > 100_000
 
 
-DEPTH = 5
+def test_what_no_source_can_have_done_is_refused_and_nothing_else():
+    """Strict: every sequence of up to four changes over three keys, from every start, is refused if any change of it
+    finds a row missing or doubled; none that all fit is."""
+    refused = fitting = 0
 
-operation = st.one_of(
+    def walk(tables: list[tuple[Table, Table | None]], net: Net, seen: str, depth: int) -> None:
+        nonlocal refused, fitting
+        for change in WHOLE:
+            named = in_order(seen, change)
+            if named is None:
+                continue
+            longer = copied(net)
+            feed(longer, depth, change)
+            rows = net_rows(plan_of(BARE), copied(longer))
+            states = [(start, None if now is None else strictly(now, depth, change)) for start, now in tables]
+            for start, now in states:
+                if now is None:
+                    refused += 1
+                    with pytest.raises(RefusedError):
+                        applied(start, rows)
+                else:
+                    fitting += 1
+                    assert applied(start, rows) == bare(now)
+            if depth < 4:
+                walk(states, longer, named, depth + 1)
+
+    walk([(start, start) for start in starts()], Net((0,)), "", 1)
+    assert refused > 50_000 < fitting + refused
+
+
+@pytest.mark.parametrize(("alphabet", "most"), [(WHOLE, 5), ([*WHOLE, *PARTLY], 4)], ids=["whole", "partly"])
+def test_every_sequence_under_handlecollisions(alphabet: list[Change], most: int):
+    """Valid or not, whatever rows the target has: overlaid as replay overlays them, one change after the other."""
+    walked = 0
+
+    def walk(tables: list[tuple[Table, Table]], net: Overlay, seen: str, depth: int) -> None:
+        nonlocal walked
+        for change in alphabet:
+            named = in_order(seen, change)
+            if named is None:
+                continue
+            longer = copied(net)
+            feed(longer, depth, change)
+            rows = overlay_rows(plan_of(LENIENT), longer)
+            walked += 1
+            # The longest ones take turns at the eight starts; all others are tried from each.
+            of_these = tables if depth < most else tables[walked % 8 :][:1]
+            states = [(start, overlaid(now, depth, change)) for start, now in of_these]
+            for start, now in states:
+                assert applied(start, rows) == now
+            if depth < most:
+                walk(states, longer, named, depth + 1)
+
+    walk([(start, start) for start in starts()], Overlay((0,)), "", 1)
+    assert walked > (100_000 if most == 5 else 50_000)
+
+
+change = st.one_of(
     st.tuples(st.just("I"), st.sampled_from(KEYS)),
     st.tuples(st.just("D"), st.sampled_from(KEYS)),
     st.tuples(st.just("U"), st.sampled_from(KEYS), st.sampled_from(KEYS), st.sampled_from(["ab", "a", "b", ""])),
 )
+quick = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.sampled_from(starts()), st.lists(operation, max_size=30))
-def test_long_sequences_with_missing_columns(start: Table, wanted: list[Op]):
-    """Random sequences, updates that give only some columns among them: operations that can't be are left out."""
-    ops: list[Op] = []
-    for op in wanted:
-        if replay(start, [*ops, op]) is not None:
-            ops.append(op)
-    after = replay(start, ops)
-    assert after is not None
-    net = net_of(ops)
-    assert apply(start, net) == after
-    assert settled(net) == touched(ops)
+@quick
+@given(st.sampled_from(starts()), st.lists(change, max_size=30), st.booleans())
+def test_long_sequences_with_missing_columns(start: Table, wanted: list[Change], rewrite: bool):
+    """Random sequences, also by DELETE and INSERT: changes that can't be are left out."""
+    table, net = start, Net((0,))
+    for number, each in enumerate(wanted):
+        after = strictly(table, number, each)
+        if after is not None:
+            table = after
+            feed(net, number, each, old=number % 2 == 0)
+    assert applied(start, net_rows(plan_of(STRICT), net), rewrite=rewrite) == table
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(starts()), st.lists(operation, max_size=12), st.data())
-def test_half_a_batch_applied_before_a_longer_one_ends_the_same(start: Table, wanted: list[Op], data: st.DataObject):
-    """CW-21: a target without transactions keeps the first part of a batch; the next run's batch begins there again.
+@quick
+@given(st.sampled_from(starts()), st.lists(change, max_size=30))
+def test_long_sequences_under_handlecollisions(start: Table, wanted: list[Change]):
+    """Any changes at all."""
+    table, net = start, Overlay((0,))
+    for number, each in enumerate(wanted):
+        table = overlaid(table, number, each)
+        feed(net, number, each)
+    assert applied(start, overlay_rows(plan_of(LENIENT), net)) == table
 
-    Whole rows only: a target without transactions has no row left to fill a missing column from.
-    """
-    ops: list[Op] = []
-    for op in wanted:
-        whole = (*op[:3], "ab") if op[0] == "U" else op
-        if replay(start, [*ops, whole]) is not None:
-            ops.append(whole)
-    done = data.draw(st.integers(0, len(ops)))
-    half = apply(start, net_of(ops[:done]))
-    assert apply(half, net_of(ops)) == replay(start, ops)
+
+@quick
+@given(st.sampled_from(starts()), st.lists(change, max_size=12), st.integers(0, 12))
+def test_half_a_batch_applied_before_a_longer_one_ends_the_same(start: Table, wanted: list[Change], done: int):
+    """CW-21: a target without transactions keeps the first part of a batch; the next run's batch begins there again,
+    with collisions overlaid. Whole rows only: there is no row left to fill a missing column from."""
+    table, half, both, number = start, Overlay((0,)), Overlay((0,)), 0
+    for each in wanted:
+        whole = (*each[:3], "ab") if each[0] == "U" else each
+        after = strictly(table, number, whole)
+        if after is None:
+            continue
+        table = after
+        for net in (half, both) if number < done else (both,):
+            feed(net, number, whole)
+        number += 1
+    layout = replace(BARE, collisions=True)
+    first = applied(start, overlay_rows(plan_of(layout), half))
+    assert applied(first, overlay_rows(plan_of(layout), both)) == bare(table)
 
 
 def test_key_chain_leaves_nothing_in_the_middle():
     """CW-21 by hand: k1 to k2 was applied, then the batch comes again as k1 to k2 to k3."""
     start = {"1": ("1", "x", "y")}
-    first = [("U", "1", "2", "ab")]
-    both = [*first, ("U", "2", "3", "ab")]
-    half = apply(start, net_of(first))
-    assert list(apply(half, net_of(both))) == ["3"]
+    plan, nets = plan_of(replace(BARE, collisions=True)), (Overlay((0,)), Overlay((0,)))
+    for net in nets:
+        feed(net, 1, ("U", "1", "2", "ab"))
+    feed(nets[1], 2, ("U", "2", "3", "ab"))
+    half = applied(start, overlay_rows(plan, nets[0]))
+    assert list(applied(half, overlay_rows(plan, nets[1]))) == ["3"]
+
+
+lines = st.lists(st.sampled_from("abc"), min_size=1, max_size=1).map(tuple)
+heap_change = st.one_of(
+    st.tuples(st.just("insert"), lines), st.tuples(st.just("delete"), lines), st.tuples(st.just("update"), lines, lines)
+)
+
+
+@quick
+@given(st.lists(lines, max_size=4), st.lists(heap_change, max_size=15))
+def test_tables_without_a_key(start: list[Any], wanted: list[Any]):
+    """Equal rows are interchangeable, so all that counts is how many there are of each."""
+    rows, heap = list(start), Heap()
+    for verb, *args in wanted:
+        if verb == "insert":
+            rows.append(args[0])
+        elif args[0] in rows:
+            rows.remove(args[0])
+            rows += args[1:]
+        else:
+            continue
+        getattr(heap, verb)(*args)
+    target = ListTarget(Store(), [])
+    target._tables = {("s", "t"): list(start)}
+    target._bag(heap_bag(TablePlan("s.t", "s.t", Layout("s", "t", ("v",), ("text",), ()), ()), heap))
+    assert sorted(target._tables["s", "t"]) == sorted(rows)

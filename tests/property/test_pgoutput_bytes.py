@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extract.sources.pgoutput import Decoder, PgoutputError, lsn_text, parse_lsn
+from extract.sources.pgoutput import Decoder, PgoutputError, Shape, lsn_text, parse_lsn
 from tests.support import pgwire
 from tests.support.pgwire import ListSink, shape_of
 from trails.errors import OperatorError
-from trails.record import Op
+from trails.record import Column, Op, TableDef
 
 VALUES = st.none() | st.binary(max_size=40)
 ROW = st.tuples(VALUES, VALUES, VALUES).map(list)
@@ -56,6 +56,26 @@ def test_messages_give_their_records(changes: list[tuple[bytes, Any]]) -> None:
     decoder.decode(pgwire.commit(100))
     assert sink.records == [record for _, record in changes]
     assert sink.commits == [(108, lsn_text(100))]
+
+
+TEXT = st.none() | st.binary(max_size=40).map(lambda text: text.replace(b"\0", b"N"))
+"""What a server sends: no text has a zero byte in it."""
+
+
+@given(st.lists(st.tuples(*[st.tuples(TEXT, TEXT, TEXT).map(list)] * 2), max_size=9), st.booleans(), st.integers(0, 2))
+def test_a_whole_old_row_is_there_when_the_key_changed_or_it_is_asked_for(
+    rows: list[tuple[list[Any], list[Any]]], befores: bool, key: int
+) -> None:
+    """REPLICA IDENTITY FULL and a key at any place: old rows that are passed over change nothing of the new ones."""
+    sink = ListSink()
+    columns = tuple(Column(c.name, "text", "text", i == key) for i, c in enumerate(FULL.columns))
+    shape = Shape(TableDef("public", "full", columns), befores="e.prm:4" if befores else "")
+    decoder = Decoder(sink, lambda *_: shape, 0)
+    decoder.decode(pgwire.relation(FULL))
+    decoder.decode(pgwire.begin(100))
+    for old, new in rows:
+        decoder.decode(pgwire.update(1, new, old))
+    assert sink.records == [(Op.UPDATE, 0, new, old if befores or old[key] != new[key] else None) for old, new in rows]
 
 
 @given(change(), st.data())

@@ -24,7 +24,7 @@ DEFS = st.builds(
     TableDef, NAMES, NAMES, st.lists(st.builds(Column, NAMES, NAMES, NAMES, st.booleans()), max_size=5).map(tuple)
 )
 HEADERS = st.builds(
-    BlockHeader, st.sampled_from(Kind), st.sampled_from(Indicator), st.integers(0, 1),
+    BlockHeader, st.sampled_from(Kind), st.sampled_from(Indicator), st.integers(0, fmt.FLAGS),
     st.integers(0, fmt.MAX_PAYLOAD), st.integers(0, fmt.MAX_PAYLOAD), U32, U32, st.builds(Position, U64, U64),
     st.integers(-(2**63), 2**63 - 1), st.text(string.digits + "/:ABCDEF", max_size=40), U32,
 )  # fmt: skip

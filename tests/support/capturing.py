@@ -100,6 +100,7 @@ class Capture:
             self.rules().wants,
             self.said.append,
             self.projector(),
+            self.rules().befores,
         )
 
     def rules(self) -> TableRules:

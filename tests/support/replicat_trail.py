@@ -77,7 +77,9 @@ class TrailFeed:
 
 
 class InlineEngine:
-    """Decodes here and now, from any Fs."""
+    """Decodes here and now, from any Fs; there is no Spark for expressions."""
+
+    sql = None
 
     def __init__(self, fs: Fs | None = None) -> None:
         self._fs = fs

@@ -138,6 +138,8 @@ class ScriptedSource:
                     self.log.happened.add(self.log.items.index(event))
                     raise Crash(f"inside {tx.csn}")
                 yield None
+            if i == tx.ddl:
+                sink.ddl(tx.change)
             index = sink.table(tx.table)
             assert record[0] == Op.INSERT
             sink.records.append((int(Op.INSERT), index, record[2]))

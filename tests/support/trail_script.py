@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trails.codec import decode_data
+from trails.ddl import ALTER, DdlChange, DdlColumn, TableShape
 from trails.format import Indicator
 from trails.fs import Fs
 from trails.plan import Planner
@@ -22,17 +24,27 @@ MAX_BYTES = 4096 + 1500  # small, so that the script rolls over several times
 
 @dataclass(frozen=True)
 class Tx:
-    """One source transaction: its number is its CSN and place; `pieces` > 1 writes it as begin, middle..., end."""
+    """One source transaction: its number is its CSN and place; `pieces` > 1 writes it as begin, middle..., end.
+
+    `ddl`: before which of its rows a schema change stands, for scripted sources.
+    """
 
     number: int
     rows: int
     pieces: int = 1
     table: TableDef = TABLE
+    ddl: int | None = None
 
     @property
     def csn(self) -> str:
         """Sorts as the number does."""
         return f"{self.number:08d}"
+
+    @property
+    def change(self) -> DdlChange:
+        """The schema change, which changes nothing that this script's rows know of."""
+        shapes = [TableShape("s", "t", (DdlColumn(1, name, "text", "text"),)) for name in ("a", "b")]
+        return DdlChange(ALTER, *shapes, sql=f"ALTER in {self.number}")
 
     def records(self) -> list[Record]:
         """Begin, the inserts, commit."""
@@ -113,8 +125,11 @@ def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None
                     assert open_tx is not None and len(open_tx[1]) == record[1]
                     found.append(open_tx)
                     open_tx = None
+                elif record[0] == Op.DDL:
+                    assert open_tx is not None and block.header.is_ddl
+                    open_tx[1].append(DdlChange.from_wire(record[1]).sql)
                 else:
-                    assert open_tx is not None
+                    assert open_tx is not None and not block.header.is_ddl
                     width = len(planner.definitions[ids[record[1]]].columns)
                     assert len(record[2]) == width
                     open_tx[1].append(record[2][0])
@@ -132,4 +147,11 @@ def payload_of(fs: Fs, trail: TrailName, block: Block) -> bytes:
 
 def expected(script: list[Tx] = SCRIPT) -> list[tuple[str, list[str]]]:
     """What `transactions` must give."""
-    return [(tx.csn, [f"{tx.number}-{i}" for i in range(tx.rows)]) for tx in script]
+    return [(tx.csn, list(_names(tx))) for tx in script]
+
+
+def _names(tx: Tx) -> Iterator[str]:
+    for i in range(tx.rows):
+        if i == tx.ddl:
+            yield tx.change.sql
+        yield f"{tx.number}-{i}"

@@ -129,6 +129,14 @@ def test_all_images_are_cut_alike() -> None:
     assert projection.definition.key == (0,)
 
 
+def test_a_whole_old_row_is_cut_and_has_the_tokens_of_the_new_one() -> None:
+    """GETUPDATEBEFORES: nothing that is left out travels in an old row, and its tokens are those of the change."""
+    projection = made(rule(without="a c", tokens=(Token("OP", fact=("GGHEADER", "OPTYPE")),)))
+    assert projection is not None
+    update = projection.record((Op.UPDATE, 0, ["1", "a", "b", "c", "o"], ["1", "A", "B", "C", "O"]), BEGIN)
+    assert update == (Op.UPDATE, 0, ("1", "b", "o", "UPDATE"), ("1", "B", "O", "UPDATE"))
+
+
 def test_a_groups_missing_column_comes_from_the_old_row() -> None:
     """OT-36: whoever gets one column of the group gets all; the columns of no group may stay missing."""
     projection = made(rule(groups=("a b",)))

@@ -111,9 +111,9 @@ def test_count_adds_up(trail, capsys):
     assert f"Transactions   {len(SCRIPT) + 1:>14}" in text
     assert f"Changes        {rows + 4:>14}" in text
     table = next(line for line in text.splitlines() if line.startswith("s.t "))
-    assert table.split() == ["s.t", str(rows), "0", "0", "1"]
+    assert table.split() == ["s.t", str(rows), "0", "0", "1", "0"]
     wide = next(line for line in text.splitlines() if line.startswith("s.wide"))
-    assert wide.split() == ["s.wide", "1", "1", "1", "1"]
+    assert wide.split() == ["s.wide", "1", "1", "1", "1", "0"]
 
 
 def test_verify_of_a_good_trail(trail, capsys):

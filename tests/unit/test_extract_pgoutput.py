@@ -15,14 +15,16 @@ KEYED = pgwire.table(1, "t", "d", "id* v")
 FULL = pgwire.table(1, "t", "f", "id* v*")
 
 
-def decoder(relation: Relation, key: tuple[str, ...] = (), after: int = 0) -> tuple[Decoder, ListSink]:
+def decoder(
+    relation: Relation, key: tuple[str, ...] = (), after: int = 0, befores: str = ""
+) -> tuple[Decoder, ListSink]:
     """Inside a transaction at 100; `key` is what the catalogue says of a table with identity full."""
 
     def describe(r: Relation, xid: int) -> Shape:
         columns = tuple(
             Column(c.name, "text", "text", c.key if r.identity in "di" else c.name in key) for c in r.columns
         )
-        return Shape(TableDef(r.schema, r.name, columns))
+        return Shape(TableDef(r.schema, r.name, columns), befores=befores)
 
     sink = ListSink()
     made = Decoder(sink, describe, after)
@@ -51,6 +53,74 @@ def test_an_old_row_with_the_same_key_is_dropped() -> None:
     made.decode(pgwire.update(1, [b"1", b"y"], [b"1", b"x"]))
     made.decode(pgwire.update(1, [b"2", b"y"], [b"1", b"y"]))
     assert sink.records == [(Op.UPDATE, 0, [b"1", b"y"], None), (Op.UPDATE, 0, [b"2", b"y"], [b"1", b"y"])]
+
+
+@pytest.mark.parametrize(
+    "filler", [b"", b"N", b"NNNN", b"\3" * 0x4E, b"x" * 0x4DFF, b"N" * 0x4E00, b"x" * 0x4E4E, b"y" * 0x14E02]
+)
+def test_an_old_row_is_passed_over_to_its_very_end(filler: bytes) -> None:
+    """Whatever stands in it, and however long it is: lengths and text may look like what stands between both rows."""
+    made, sink = decoder(pgwire.table(1, "t", "f", "a* id* v*"), key=("id",))
+    for old, new in (([None, b"1", filler], [None, b"1", b"N"]), ([b"\3N", b"1", b"N" + filler], [filler, b"1", None])):
+        made.decode(pgwire.update(1, new, old))
+        assert sink.records.pop() == (Op.UPDATE, 0, new, None)
+        old[1] = b"2"
+        made.decode(pgwire.update(1, new, old))
+        assert sink.records.pop() == (Op.UPDATE, 0, new, old)
+
+
+def test_an_old_row_that_is_needed_is_parsed_and_checked() -> None:
+    """Another key, another width, no new row behind it."""
+    made, sink = decoder(FULL, key=("id",))
+    whole = pgwire.update(1, [b"1", b"x"], [b"2", UNCHANGED])
+    for message in (whole, whole.replace(b"O\0\2", b"O\0\3"), whole.replace(b"N\0\2", b"X\0\2")):
+        with pytest.raises(PgoutputError):
+            made.decode(message)
+    assert sink.records == []
+
+
+@pytest.mark.parametrize("width", [255, 256, 300])
+def test_tables_of_many_columns(width: int) -> None:
+    """Their width takes two bytes: then old rows are parsed."""
+    made, sink = decoder(pgwire.table(1, "t", "f", " ".join(f"c{n}*" for n in range(width))), key=("c0",))
+    old, new = [b"1"] * width, [b"1"] + [b"N\1,"] * (width - 1)
+    made.decode(pgwire.update(1, new, old))
+    made.decode(pgwire.update(1, old, new))
+    assert sink.records == [(Op.UPDATE, 0, new, None), (Op.UPDATE, 0, old, None)]
+
+
+def test_old_rows_that_are_asked_for() -> None:
+    """GETUPDATEBEFORES: whole, in all updates and deletes, also with values that were filled in."""
+    made, sink = decoder(FULL, key=("id",), befores="e.prm:5")
+    made.decode(pgwire.update(1, [b"1", b"y"], [b"1", b"x"]))
+    made.decode(pgwire.update(1, [b"1", UNCHANGED], [b"1", b"y"]))
+    made.decode(pgwire.delete(1, [b"1", b"y"]))
+    assert sink.records == [
+        (Op.UPDATE, 0, [b"1", b"y"], [b"1", b"x"]),
+        (Op.UPDATE, 0, [b"1", b"y"], [b"1", b"y"]),
+        (Op.DELETE, 0, [b"1", b"y"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "row"),
+    [
+        (pgwire.update(1, [b"1", b"x"]), r"\(1\).* an update"),
+        (pgwire.update(1, [b"1", UNCHANGED]), r"\(1\).* an update"),
+        (pgwire.update(1, [b"2", b"x"], [b"1", None], b"K"), r"\(2\).* an update"),
+        (pgwire.delete(1, [b"1", None], b"K"), r"\(1\).* a delete"),
+    ],
+)
+def test_an_old_row_that_is_asked_for_and_does_not_come(message: bytes, row: str) -> None:
+    """Table, row, CSN, who asks, and what mends it; an insert needs none."""
+    made, sink = decoder(KEYED, befores="e.prm:5")
+    made.decode(pgwire.insert(1, [b"1", b"x"]))
+    with pytest.raises(
+        OperatorError,
+        match=rf"public\.t, row {row}.*GETUPDATEBEFORES asks for \(e\.prm:5\).*ADD TRANDATA public\.t, ALLCOLS",
+    ):
+        made.decode(message)
+    assert len(sink.records) == 1
 
 
 def test_a_table_without_a_key_keeps_every_old_row() -> None:
@@ -138,7 +208,7 @@ def test_a_provisional_shape_is_asked_for_again_with_the_next_transaction() -> N
         pgwire.insert(9, [b"1", b"x"]), pgwire.insert(1, [b"1"]), pgwire.insert(1, [b"1", UNCHANGED]),
         pgwire.insert(1, [b"1", b"x"]) + b"x", pgwire.insert(1, [b"1", b"x"])[:-1],
         pgwire.insert(1, [b"1", b"x"]).replace(b"t", b"b"),
-        pgwire.update(1, [b"1", b"x"], [b"1", b"x"], b"X"), pgwire.update(1, [b"1", b"x"], [b"1", UNCHANGED]),
+        pgwire.update(1, [b"1", b"x"], [b"1", b"x"], b"X"), pgwire.update(1, [b"1", b"x"], [b"2", UNCHANGED]),
         pgwire.delete(1, [b"1", None], b"N"), pgwire.truncate([1], 4), pgwire.truncate([1])[:-1],
         pgwire.relation(KEYED)[:-1],
         pgwire.relation(pgwire.table(1, identity="x")), b"Y\0\0\0\1a", b"O\0", b"M\0",

@@ -292,8 +292,11 @@ def test_every_mistake_of_a_parameter_file_is_listed(groups):
     assert f"{path}:2" in text
     assert "did you mean TARGETDB" in text
     assert f"{path}:3" in text
-    write(groups, "rep1", REPLICAT_PRM)
-    assert "no mistakes found" in good(groups, "CHECK PARAMS rep1")
+    write(groups, "rep1", REPLICAT_PRM.replace("@host", "@127.0.0.1:1"))
+    text = good(groups, "CHECK PARAMS rep1")
+    assert "no mistakes found" in text
+    assert "The target's tables were not checked: the target database can't be reached" in text
+    assert "s3cret" not in text
 
 
 def test_view_params_masks_passwords(groups):
@@ -450,10 +453,13 @@ def test_trandata_and_checkpoint_tables_are_asked_for(groups, asked):
     session = Session(groups.root)
     good(groups, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
     assert "replica identity FULL is set for table s.t." in good(groups, "ADD TRANDATA s.*", session)
+    good(groups, "add trandata s.t, allcols", session)
     good(groups, 'ADD CHECKPOINTTABLE gg."Ckpt"', session)
     good(groups, "DELETE CHECKPOINTTABLE gg.ckpt!", session)
+    assert [r.get("allcols") for r in asked()[1:3]] == [False, True]
     assert [(r["verb"], r.get("pattern") or r.get("table")) for r in asked()[1:]] == [
         ("add_trandata", "s.*"),
+        ("add_trandata", "s.t"),
         ("add_checkpointtable", 'gg."Ckpt"'),
         ("delete_checkpointtable", "gg.ckpt"),
     ]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 
 import pytest
 
 from replicat.decode import Spot
-from replicat.discard import record, shown
 from replicat.discardfile import DiscardFile, Examined, framed
+from replicat.discardrecord import Reason, image_of, record, shown
 from replicat.params import ReplicatParams
-from replicat.refusals import DiscardSetting, action_of
-from replicat.target import RefusedError
+from replicat.part import Mapped
+from replicat.plan import TablePlan
+from replicat.refusals import DiscardSetting, ErrorRule, action_of, rule_for
+from replicat.target import Layout
 from trails.errors import LockedError, OperatorError, ParamError
 from trails.fs import RealFs, read_bytes
 from trails.position import Position
@@ -22,21 +25,24 @@ from trails.runtime.params import parse_text
 from trails.testing import After, FaultFs
 
 BEGIN, PLACE = Position(0, 0), Position(3, 4096)
-GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\nMAP s.*, TARGET p.*;\n"
+GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\n"
 PATH = "/home/dirdsc/REP1.dsc"
 
 
 def read(*lines: str) -> ReplicatParams:
-    return ReplicatParams.from_statements(parse_text(GOOD + "\n".join(lines) + "\n", "rep1.prm"))
+    return ReplicatParams.from_statements(parse_text(GOOD + "\n".join([*lines, "MAP s.*, TARGET p.*;\n"]), "rep1.prm"))
 
 
-def text_of(index: int = 0, position: Position = PLACE, group: str = "REP1") -> list[str]:
+def text_of(
+    index: int = 0, position: Position = PLACE, group: str = "REP1", mapped: tuple[Mapped, ...] = ()
+) -> list[str]:
     """A record's lines."""
     spot = Spot(
         position, "0000000000000007", index, "src.kv", "update", "5", "public.kv", ("id", "a\nb", "data"),
         ("5", None, b"\x00\xff"), ("5", 'line\n"two"', MISSING),
     )  # fmt: skip
-    return record(spot, RefusedError("public.kv", "new row\nviolates", "23514"), group, b"\xab" * 4, 1_700_000_000)
+    reason = Reason("DISCARD", "error 23514", "public.kv: new row\nviolates")
+    return record(spot, reason, group, b"\xab" * 4, 1_700_000_000, mapped)
 
 
 def places(fs: FaultFs) -> list[str]:
@@ -47,14 +53,55 @@ def places(fs: FaultFs) -> list[str]:
 # --- parameters -----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_rule_with_exactly_this_code_counts_then_default_then_abend():
-    """Order in the file decides only between equal codes."""
+def test_the_rule_for_exactly_this_code_counts_then_default_then_abend():
+    """Order in the file decides only between equal codes: the last one before a MAP holds for it."""
     rules = read(
-        "REPERROR (DEFAULT, DISCARD)", "REPERROR (23514, ABEND)", "REPERROR (23514, DISCARD)", "reperror (22p02, abend)"
+        "REPERROR (DEFAULT, DISCARD)", "REPERROR (23514, DISCARD)", "REPERROR (23514, ABEND)", "reperror (22p02, abend)"
     ).error_rules
     assert [action_of(rules, code) for code in ("23514", "22P02", "23505", "")] == ["ABEND", "ABEND"] + ["DISCARD"] * 2
     assert action_of(read("REPERROR (23514, DISCARD)").error_rules, "23505") == "ABEND"
     assert action_of(read().error_rules, "23514") == "ABEND"
+
+
+def test_errors_go_by_the_databases_own_names_too():
+    """1062 of MySQL, SQLITE_...; GoldenGate's 1403 is a row that is not there."""
+    rules = read("REPERROR (1062, IGNORE)", "REPERROR (sqlite_constraint_check, DISCARD)", "REPERROR ('1403', IGNORE)")
+    found = [("23000", "1062"), ("23000", "SQLITE_CONSTRAINT_CHECK"), ("02000", ""), ("23000", "1452")]
+    assert [action_of(rules.error_rules, *each) for each in found] == ["IGNORE", "DISCARD", "IGNORE", "ABEND"]
+
+
+def test_all_actions_and_their_options():
+    """Blanks or commas between; 3 tries a second apart if not given."""
+    rules = read(
+        "REPERROR (DEFAULT, EXCEPTION)", "REPERROR (DEFAULT2, TRANSDISCARD)", "REPERROR (40001, RETRYOP MAXRETRIES 5)",
+        "REPERROR (40002, TRANSABORT, MAXRETRIES 2, DELAYSECS 7)", "REPERROR (40003, transabort, delaycsecs 25)",
+        "REPERROR (40004, TRANSEXCEPTION)",
+    ).error_rules  # fmt: skip
+    assert rules == (
+        ErrorRule("DEFAULT", "EXCEPTION"), ErrorRule("DEFAULT2", "TRANSDISCARD"),
+        ErrorRule("40001", "RETRYOP", 5, 1000), ErrorRule("40002", "TRANSABORT", 2, 7000),
+        ErrorRule("40003", "TRANSABORT", 3, 250), ErrorRule("40004", "TRANSEXCEPTION"),
+    )  # fmt: skip
+
+
+def test_default2_is_for_exceptions_without_a_table():
+    """Whatever rule says EXCEPTION; without a DEFAULT2 it is ABEND."""
+    rules = read("REPERROR (DEFAULT, EXCEPTION)", "REPERROR (DEFAULT2, DISCARD)", "REPERROR (1, TRANSEXCEPTION)")
+    for code in ("23505", "1"):
+        assert rule_for(rules.error_rules, code, exceptions=True).action.endswith("EXCEPTION")
+        assert rule_for(rules.error_rules, code, exceptions=False).action == "DISCARD"
+        assert rule_for(rules.error_rules[:1], "23505", exceptions=False).action == "ABEND"
+
+
+def test_rules_hold_for_the_maps_behind_them():
+    """RESET forgets all before it; a MAP's own come first."""
+    text = GOOD + (
+        "REPERROR (23505, DISCARD)\nMAP s.a, TARGET p.a;\nREPERROR (23505, IGNORE)\n"
+        "MAP s.b, TARGET p.b, REPERROR (23514, DISCARD);\nREPERROR RESET\nMAP s.c, TARGET p.c;\n"
+    )
+    maps = ReplicatParams.from_statements(parse_text(text, "rep1.prm")).maps
+    actions = [[action_of(rule.error_rules, code) for code in ("23505", "23514")] for rule in maps]
+    assert actions == [["DISCARD", "ABEND"], ["IGNORE", "DISCARD"], ["ABEND", "ABEND"]]
 
 
 def test_the_discard_file_is_the_groups_own_unless_named():
@@ -71,22 +118,35 @@ def test_the_discard_file_is_the_groups_own_unless_named():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("REPERROR (23514, TRANSDISCARD)", "REPERROR: action TRANSDISCARD is not supported yet"),
-        ("REPERROR (DEFAULT, EXCEPTION)", "REPERROR: action EXCEPTION is not supported yet"),
-        ("REPERROR (DEFAULT, IGNORE)", "REPERROR: action IGNORE is not supported yet"),
-        ("REPERROR (40001, RETRYOP MAXRETRIES 3)", "REPERROR: action RETRYOP is not supported yet"),
-        ("REPERROR (DEFAULT, TRANSABORT, MAXRETRIES 3)", "REPERROR: action TRANSABORT is not supported yet"),
-        ("REPERROR (DEFAULT, TRANSEXCEPTION)", "REPERROR: action TRANSEXCEPTION is not supported yet"),
-        ("REPERROR RESET", "REPERROR: RESET is not supported yet"),
-        ("REPERROR (DEFAULT2, ABEND)", "REPERROR: DEFAULT2 is not supported yet"),
         (
-            "REPERROR (1403, DISCARD)",
-            "REPERROR: expected DEFAULT or a SQLSTATE of five characters, such as 23514, found",
+            "REPERROR (23514, DISCARDS)",
+            "REPERROR: expected one of ABEND, DISCARD, EXCEPTION, IGNORE, RETRYOP, TRANSABORT",
         ),
-        ("REPERROR (23514, DISCARDS)", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
-        ("REPERROR (23514, DISCARD, 5)", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
-        ("REPERROR 23514, DISCARD", "REPERROR: expected (DEFAULT | SQLSTATE, ABEND | DISCARD)"),
-        ("REPERROR ((23514), DISCARD)", "REPERROR: expected DEFAULT or a SQLSTATE"),
+        ("REPERROR (23514, DISCARDS)", "TRANSDISCARD, TRANSEXCEPTION; did you mean DISCARD?, found 'DISCARDS'"),
+        ("REPERROR (DEFALUT, DISCARD)", "REPERROR: expected DEFAULT, DEFAULT2, a SQLSTATE of five characters such as"),
+        ("REPERROR (23514, DISCARD, 5)", "REPERROR: expected nothing behind DISCARD, found '5'"),
+        (
+            "REPERROR (40001, RETRYOP MAXRETRIES)",
+            "REPERROR: expected a whole number up to 10000 behind MAXRETRIES, found",
+        ),
+        (
+            "REPERROR (40001, RETRYOP, DELAYSECS 61)",
+            "REPERROR: expected a whole number up to 60 behind DELAYSECS, found '61'",
+        ),
+        (
+            "REPERROR (40001, RETRYOP 3)",
+            "REPERROR: expected RETRYOP [MAXRETRIES n] [, DELAYSECS n | DELAYCSECS n], found",
+        ),
+        (
+            "REPERROR (1, TRANSABORT, DELAYSECS 1, DELAYCSECS 1)",
+            "REPERROR: expected TRANSABORT [MAXRETRIES n] [, DELAYSECS n | DELAYCSECS n], found 'DELAYCSECS'",
+        ),
+        (
+            "REPERROR 23514, DISCARD",
+            "REPERROR: expected (DEFAULT | DEFAULT2 | SQLSTATE | error number or name, action)",
+        ),
+        ("REPERROR ((23514), DISCARD)", "REPERROR: expected (DEFAULT | DEFAULT2 | SQLSTATE"),
+        ("REPERROR", "REPERROR: expected (DEFAULT | DEFAULT2 | SQLSTATE"),
         ("DISCARDFILE", "DISCARDFILE: expected a file *.dsc"),
         ("DISCARDFILE /tmp/rep1.dsc", "DISCARDFILE: expected a file *.dsc in the home's ./dirdsc or ./dirrpt"),
         ("DISCARDFILE ./dirdsc/../../x.dsc", "DISCARDFILE: expected a file *.dsc"),
@@ -102,7 +162,8 @@ def test_mistakes(line: str, message: str):
     """File, line, expected, found; what GoldenGate knows and we don't is refused by its name."""
     with pytest.raises(ParamError) as caught:
         read(line)
-    assert f"rep1.prm:4: {message}" in str(caught.value)
+    assert str(caught.value).startswith("rep1.prm:3: ")
+    assert message in str(caught.value)
 
 
 # --- records --------------------------------------------------------------------------------------------------------
@@ -126,6 +187,26 @@ def test_a_record_says_everything():
     ]  # fmt: skip
     body = data[: data.rindex(b"Record ends")]
     assert lines[-1] == f"Record ends, CRC32 {zlib.crc32(body):08x}"
+
+
+def test_a_record_holds_the_row_of_its_target():
+    """What REPLAY DISCARDS needs, in one line of JSON, exactly: bytes, NULL, missing, and text that is no UTF-8."""
+    layout = Layout("public", "k v", ("id", "x"), ("int", "bytea"), ("id",), logical=("integer", "bytes"))
+    row = ("5", b"\x00\xff"), ("a\udcff\n", MISSING)
+    mapped = Mapped(TablePlan("s.t", "p.t", layout, (0,)), "update", *row)
+    line = framed(text_of(0, mapped=(mapped,))).splitlines()[-2].decode("ascii")
+    known = json.loads(line.removeprefix("Target record: "))
+    assert (known["table"], known["op"], known["key"], known["columns"]) == (
+        ["public", "k v"], "update", ["id"], ["id", "x"],
+    )  # fmt: skip
+    assert (image_of(known["before"]), image_of(known["after"]), image_of(None)) == (*row, None)
+
+
+def test_where_several_maps_take_a_change_each_has_its_record():
+    """The place names the target too."""
+    spot = Spot(PLACE, "07", 0, "s.t", "delete", "5", 'p."t"', ("id",), ("5",), shared=True)
+    lines = record(spot, Reason("DISCARD", "error 23514", "no"), "REP1", b"\xab", 1)
+    assert lines[3].endswith(', trail ab, to "p.\\"t\\""')
 
 
 def test_text_that_is_not_utf8_stays_readable():

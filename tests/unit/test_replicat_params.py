@@ -7,12 +7,9 @@ import sys
 
 import pytest
 
-from replicat.mapping import find_rule, plan_table
-from replicat.params import KEYWORDS, ReplicatParams
-from replicat.target import TargetColumn, TargetTable
-from trails.errors import OperatorError, ParamError
-from trails.record import Column, TableDef
-from trails.runtime.params import parse_text
+from replicat.params import KEYWORDS, DbOptions, End, ReplicatParams
+from trails.errors import ParamError
+from trails.runtime.params import ParamErrors, parse_text
 
 GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\nMAP s.*, TARGET p.*;\n"
 
@@ -23,14 +20,22 @@ def read(text: str) -> ReplicatParams:
 
 def test_all_parameters():
     """Each keyword's own example is accepted, all together."""
-    examples = [k.example for k in KEYWORDS.values() if k.name != "REPLICAT"]
-    text = "REPLICAT rep1\n" + "\n".join(examples)
-    params = read(text)
+    opposed = {"UPDATEDELETES"} | {f"NO{name}" for name in KEYWORDS}
+    maps = [KEYWORDS[name].example for name in ("MAP", "MAPEXCLUDE")]
+    others = [k.example for k in KEYWORDS.values() if k.name not in {"REPLICAT", "MAP", "MAPEXCLUDE"} | opposed]
+    params = read("\n".join(["REPLICAT rep1", *others, *maps]))
     assert params.group == "REP1"
     assert params.batch_bytes == 64 << 20
     assert params.commit_wait
     assert params.spark_options == (("spark.executor.cores", "2"),)
     assert params.checkpoint_table == ("ggadmin", "checkpoint")
+    assert (params.group_trans_ops, params.max_trans_ops, params.batch_seconds) == (1000, 1_000_000, 2.0)
+    assert params.end == End(csn="0000000001A2B3C0")
+    assert params.db_options == DbOptions(defer_ref_const=True, follow_sequences=True)
+    assert params.check_only
+    assert params.ddl is not None
+    assert len(params.ddl_errors) == 1
+    assert [str(pattern) for pattern in params.excludes] == ["sales.tmp_*", "sales.log"]
 
 
 def test_defaults():
@@ -38,19 +43,53 @@ def test_defaults():
     params = read(GOOD)
     assert (params.batch_rows, params.batch_bytes, params.commit_wait) == (100_000, 64 << 20, False)
     assert (params.spark_master, params.reconnect_seconds) == ("local[2]", 3600)
+    assert (params.group_trans_ops, params.max_trans_ops, params.batch_seconds) == (0, 0, None)
+    assert (params.end, params.ddl, params.ddl_errors, params.check_only) == (None, None, (), False)
+    assert params.db_options == DbOptions()
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("TARGETDB mysql://h/d", "rep1.prm:4: TARGETDB: expected a URL postgresql"),
-        ("MAP s.t TARGET;", "rep1.prm:4: MAP: expected source.table, TARGET target.table;"),
-        ("MAP s.*, TARGET p.a*;", "rep1.prm:4: MAP: expected a target whose only wildcards are lone *"),
+        ("TARGETDB oracle://h/d", "rep1.prm:4: TARGETDB: expected postgresql://"),
+        ("TARGETDB mysql://u:secret@h", "rep1.prm:4: TARGETDB: expected one database behind the host"),
+        (
+            "TARGETDB mysql://u:secret@h:70000/d",
+            "rep1.prm:4: TARGETDB: expected mysql://user@host:port/database, found",
+        ),
+        ("TARGETDB mysql:///d", "rep1.prm:4: TARGETDB: expected a host, or mysql:///database?unix_socket=/path"),
+        ("TARGETDB sqlite:///", "rep1.prm:4: TARGETDB: expected sqlite:///path of a file, found none"),
+        ("TARGETDB just.text", "rep1.prm:4: TARGETDB: expected postgresql://"),
+        ("MAP s.t TARGET;", "rep1.prm:4: MAP: expected source.table, TARGET target.table"),
+        ("MAP s.*, TARGET p.*_*;", "rep1.prm:4: MAP: expected a target with at most one * in each part and no ?"),
+        ("MAP s.*, TARGET p.a?;", "rep1.prm:4: MAP: expected a target with at most one * in each part and no ?"),
         ("MAP s.*, TARGET p.*", "rep1.prm:4: MAP: expected ';'"),
+        ("MAP s.*, TARGET p.*;", "rep1.prm:4: MAP: s.* goes to p.* already in line 3"),
+        ("MAPEXCLUDE s.a, nodots;", "rep1.prm:4: MAPEXCLUDE: expected schema.table"),
+        ("MAPEXCLUDE;", "rep1.prm:4: MAPEXCLUDE: expected schema.table"),
         ("BATCHBYTES 5T", "rep1.prm:4: BATCHBYTES: expected a whole number"),
+        ("BATCHSECS 1h", "rep1.prm:4: BATCHSECS: expected a whole number from 0 to 600"),
         ("SPARKOPTIONS master=local", "rep1.prm:4: SPARKOPTIONS: expected spark.name=value"),
         ("CHECKPOINTTABLE g.*", "rep1.prm:4: CHECKPOINTTABLE: expected one table without wildcards"),
-        ("GROUPTRANSOPS 5", "rep1.prm:4: GROUPTRANSOPS: REPLICAT has no such parameter"),
+        ("GROUPTRANSOPS 0", "rep1.prm:4: GROUPTRANSOPS: expected a whole number from 1"),
+        ("MAXTRANSOPS many", "rep1.prm:4: MAXTRANSOPS: expected a whole number from 1"),
+        ("GROUPTRANSOP 5", "rep1.prm:4: GROUPTRANSOP: REPLICAT has no such parameter; did you mean GROUPTRANSOPS?"),
+        ("END", "rep1.prm:4: END: expected RUNTIME, CSN x, or a time"),
+        ("END CSN", "rep1.prm:4: END: expected CSN x"),
+        ("END tomorrow", "rep1.prm:4: END: expected RUNTIME, CSN x, or a time"),
+        ("DBOPTIONS", "rep1.prm:4: DBOPTIONS: expected SUPPRESSTRIGGERS"),
+        ("DBOPTIONS SUPRESSTRIGGERS", "did you mean SUPPRESSTRIGGERS?"),
+        ("DBOPTIONS (SUPPRESSTRIGGERS, NOSUPPRESSTRIGGERS)", "rep1.prm:4: DBOPTIONS: expected SUPPRESSTRIGGERS or"),
+        ("DDL EXCLUDE OPTYPE DROP", "rep1.prm:4: DDL: expected an INCLUDE"),
+        ("DDLERROR 42P01 EXPLODE", "rep1.prm:4: DDLERROR: expected {DEFAULT"),
+        ("DDLERROR DEFAULT", "rep1.prm:4: DDLERROR: expected {DEFAULT"),
+        ("HANDLECOLLISIONS now", "rep1.prm:4: HANDLECOLLISIONS: expected no argument"),
+        ("HANDLECOLLISIONS", "rep1.prm:4: HANDLECOLLISIONS: no MAP stands behind it"),
+        ("REPERROR (23505, DISCARD)", "rep1.prm:4: REPERROR: no MAP stands behind it"),
+        (
+            "INSERTDELETES\nUPDATEDELETES\nMAP s.a, TARGET p.a;",
+            "rep1.prm:6: MAP: expected one of INSERTDELETES and UPD",
+        ),
     ],
 )
 def test_mistakes(line: str, message: str):
@@ -59,6 +98,7 @@ def test_mistakes(line: str, message: str):
     with pytest.raises(ParamError) as caught:
         read(text + line + "\n")
     assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_neither_spark_nor_a_driver_is_loaded():
@@ -68,30 +108,100 @@ def test_neither_spark_nor_a_driver_is_loaded():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_first_map_that_matches_counts_and_excludes_come_before():
-    """As in GoldenGate."""
-    params = read(GOOD + "MAP s.a, TARGET q.b;\nMAPEXCLUDE s.x*;\n")
-    rule = find_rule(params.maps, params.excludes, "s", "a")
-    assert rule is not None
-    assert rule.target.fill("s", "a") == ("p", "a")
-    assert rule.where == "rep1.prm:3"
-    assert find_rule(params.maps, params.excludes, "s", "xyz") is None
-    assert find_rule(params.maps, params.excludes, "other", "a") is None
+SWITCHED = """REPLICAT rep1
+TARGETDB postgresql://u@h/d
+MAP s.plain, TARGET p.plain;
+INSERTALLRECORDS
+REPERROR (DEFAULT, DISCARD)
+MAP s.history, TARGET p.history;
+NOINSERTALLRECORDS
+HANDLECOLLISIONS
+REPERROR (23505, IGNORE)
+MAP s.collides, TARGET p.collides, REPERROR (23514, ABEND);
+MAP s.strict, TARGET p.strict, NOHANDLECOLLISIONS, REPERROR (DEFAULT, IGNORE);
+NOHANDLECOLLISIONS
+REPERROR RESET
+IGNOREMISSINGCOLUMNS
+ALLOWDUPTARGETMAP
+MAP s.strict, TARGET p.strict, INSERTALLRECORDS;
+NOIGNOREMISSINGCOLUMNS
+"""
 
 
-def test_columns_by_name():
-    """Computed target columns are left out, other target columns are extras, a missing one is named with the MAP."""
-    (rule,) = read(GOOD).maps
-    source = TableDef("s", "t", (Column("id", "int", "int", True), Column("a", "t", "t"), Column("g", "t", "t")))
-    columns = (
-        TargetColumn("note", "text"), TargetColumn("g", "text", generated=True), TargetColumn("a", "text"),
-        TargetColumn("id", "bigint"),
-    )  # fmt: skip
-    target = TargetTable("p", "t", columns, (frozenset(["id"]),))
-    plan = plan_table(rule, source, target)
-    assert (plan.pick, plan.key, plan.integer_key) == ((0, 1), (0,), True)
-    assert (plan.layout.columns, plan.layout.extras, plan.layout.arbiter) == (("id", "a"), ("note",), True)
-    with pytest.raises(OperatorError, match=r"rep1\.prm:3: MAP s\.t: target table p\.t lacks column a"):
-        plan_table(rule, source, TargetTable("p", "t", (*columns[:2], columns[3])))
-    with pytest.raises(OperatorError, match="computes key column id"):
-        plan_table(rule, source, TargetTable("p", "t", (TargetColumn("id", "int", True), *columns[:3])))
+def test_switches_and_error_rules_hold_for_the_maps_behind_them():
+    """Their order in the file counts, as in GoldenGate; a MAP's own options beat them."""
+    maps = read(SWITCHED).maps
+    on = [{name for name in rule.toggles.__slots__ if getattr(rule.toggles, name)} for rule in maps]
+    assert on == [
+        set(), {"insert_all"}, {"collisions"}, set(), {"insert_all", "ignore_missing_columns", "allow_dup_target"}
+    ]  # fmt: skip
+    rules = [[(rule.code, rule.action) for rule in m.error_rules] for m in maps]
+    assert rules == [
+        [],
+        [("DEFAULT", "DISCARD")],
+        [("23514", "ABEND"), ("DEFAULT", "DISCARD"), ("23505", "IGNORE")],
+        [("DEFAULT", "IGNORE")],
+        [],
+    ]
+    assert read(SWITCHED).error_rules == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("END RUNTIME", End()),
+        ("END CSN 0/1A2B3C0", End(csn="0/1A2B3C0")),
+        ("END '2026-02-03T02:30:05+00:00'", End(time_us=1_770_085_805_000_000)),
+        ("END 2026-02-03 02:30:05.5+00:00", End(time_us=1_770_085_805_500_000)),
+    ],
+)
+def test_end(line: str, end: End):
+    """A place or a time."""
+    assert read(GOOD + line).end == end
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2", 2.0), ("250ms", 0.25), ("0", 0.0)])
+def test_seconds(text: str, seconds: float):
+    """Whole seconds or milliseconds."""
+    assert read(f"{GOOD}BATCHSECS {text}").batch_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("sqlite:///copy.db", "main.*"),
+        ("sqlite:////var/lib/copy.db", "main.copy_*"),
+        ("mysql://u:pw@h:3306/shop", "shop.*"),
+        ("mysql:///shop?unix_socket=/run/x.sock", "shop.*"),
+        ("postgres://u@h/d", "p.*"),
+    ],
+)
+def test_targets(url: str, target: str):
+    """Each kind of URL; SQLite has one schema."""
+    text = f"REPLICAT rep1\nTARGETDB {url}\nMAP s.*, TARGET {target};\n"
+    assert read(text).target_url == url
+    if url.startswith("sqlite"):
+        with pytest.raises(ParamErrors, match=r"rep1\.prm:3: MAP: expected schema main in a SQLite target, found p\.t"):
+            read(text.replace(target, "p.t"))
+
+
+def test_several_mistakes_of_a_map_are_told_at_once_each_with_its_line():
+    """A MAP spans lines: the right one is named."""
+    text = (
+        GOOD
+        + """MAP s.orders, TARGET p.orders,
+  KEYCOL (id),
+  COLMAP (USEDEFAULTS,
+     total = @NOSUCH (price),
+     note
+  ),
+  FILTER (a > 1, b > 2),
+  WEIGHT heavy;
+"""
+    )
+    with pytest.raises(ParamErrors) as caught:
+        read(text)
+    lines = [str(error).partition(": ")[0] for error in caught.value.errors]
+    assert lines == ["rep1.prm:5", "rep1.prm:7", "rep1.prm:8", "rep1.prm:10", "rep1.prm:11"]
+    assert "did you mean KEYCOLS?" in str(caught.value)
+    assert "@NOSUCH" in str(caught.value)

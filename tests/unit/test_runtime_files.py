@@ -227,7 +227,7 @@ def test_counts_by_table() -> None:
     """Operations are the data operations, discards apart."""
     stats = _stats()
     assert stats.to_reply()["tables"] == [
-        {"from": "s.t", "to": "s.t", "inserts": 4, "updates": 1, "deletes": 0, "truncates": 0, "discards": 2,
+        {"from": "s.t", "to": "s.t", "inserts": 4, "updates": 1, "deletes": 0, "truncates": 0, "ddls": 0, "discards": 2,
          "operations": 5}
     ]  # fmt: skip
     assert stats.total() == 5

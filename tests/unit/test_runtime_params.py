@@ -54,9 +54,10 @@ def only(source: str) -> Statement:
         ("RMTHOST there, & -- goes on\n   MGRPORT 7809", "RMTHOST", ("there", "MGRPORT", "7809")),
         ("DYNAMICPORTLIST 7840-7850, 7900", "DYNAMICPORTLIST", ("7840-7850", "7900")),
         ("TABLE sales.*;", "TABLE", ("sales.*",)),
-        ("MAP a.b,\n\n  -- which goes to\n  TARGET c.d ;", "MAP", ("a.b", "TARGET", "c.d")),
+        ("TABLE a.b,\n\n  -- which has\n  COLS c ;", "TABLE", ("a.b", "COLS", "c")),
         ('TABLE sales."Order; Lines";', "TABLE", ('sales."Order; Lines"',)),
-        ("MAP a.b, TARGET c.d, COLMAP (x = 'it''s; (so', y = f(z));", "MAP", None),
+        ("MAP a.b, TARGET c.d, COLMAP (x = 'it''s; (so', y = f(z));", "MAP", ()),
+        ("TABLE a.b, TOKENS (x = 'it''s; (so', y = f(z));", "TABLE", None),
         ("SOURCEDB postgresql://u:a,(b;--c'@h/d?o=1", "SOURCEDB", ("postgresql://u:a,(b;--c'@h/d?o=1",)),
         ("DESC 'two words'", "DESC", (Literal("two words"),)),
     ],
@@ -71,9 +72,18 @@ def test_a_statement_is_read(source: str, keyword: str, words: tuple[object, ...
 
 def test_groups_nest_and_literals_lose_their_quotes() -> None:
     """Parentheses become Groups in Groups, '' in a literal becomes '."""
-    words = only("MAP a.b, TARGET c.d, COLMAP (x = 'it''s; (so', y = f(z));").words
-    assert words[4] == Group(("x", "=", Literal("it's; (so"), "y", "=", "f", Group(("z",))))
-    assert isinstance(words[4], Group)
+    words = only("TABLE a.b, TOKENS (x = 'it''s; (so', y = f(z));").words
+    assert words[2] == Group(("x", "=", Literal("it's; (so"), "y", "=", "f", Group(("z",))))
+    assert isinstance(words[2], Group)
+
+
+def test_a_maps_expressions_are_another_language() -> None:
+    """MAP is only cut out here; its text and the lines in it are for who reads it."""
+    statement = only("MAP\n a.b,\n TARGET c.d, COLMAP (x = `q(` || ')]',\n y = 1) -- a comment\n;")
+    assert (statement.fault, statement.words, statement.line, statement.text_line) == ("", (), 1, 2)
+    assert statement.line_at(statement.text.index("y = 1")) == 4
+    inner = statement.inner("COLMAP", "y = (1)", statement.text.index("y = 1"))
+    assert (inner.line, inner.words) == (4, ("y", "=", Group(("1",))))
 
 
 def test_comments_and_blank_lines_are_no_statements() -> None:
@@ -198,12 +208,15 @@ def test_what_is_no_table_name(written: str) -> None:
 
 
 def test_targets_are_filled_from_sources() -> None:
-    """A lone * takes the source's name; another wildcard can't be a target; no wildcard is exact."""
+    """In each part one * takes the source's whole name; other wildcards can't be a target; no wildcard is exact."""
     assert Pattern("copy.*").fill("Sales", "Orders") == ("copy", "Orders")
     assert Pattern("*.*").fill("Sales", "Orders") == ("Sales", "Orders")
+    assert Pattern("old_*.copy_*_1").fill("Sales", "Orders") == ("old_Sales", "copy_Orders_1")
+    assert Pattern('copy."X*"').fill("Sales", "Orders") == ("copy", "X*")
     assert Pattern('copy."X*"').exact == ("copy", "X*")
     assert Pattern("copy.*").exact is None
-    assert [Pattern(p).is_target for p in ("copy.*", "copy.o*", 'copy."o*"', "a.b")] == [True, False, True, True]
+    good = ("copy.*", "copy.o*", 'copy."o**?"', "a.b", "*.*")
+    assert [Pattern(p).is_target for p in (*good, "copy.*_*", "copy.o?")] == [True] * 5 + [False] * 2
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

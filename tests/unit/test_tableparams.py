@@ -130,6 +130,49 @@ def test_clauses_that_neither_beats_must_agree() -> None:
         rules.rule("s", "ab")
 
 
+def test_a_toggle_holds_for_the_tables_behind_it() -> None:
+    """GETUPDATEBEFORES: where the clause stands counts that decides for a table; it is no option for columns."""
+    rules = read(
+        "TABLE a.*;\nGETUPDATEBEFORES\nTABLE b.*;\nTABLE c.*, COLS (id);\nIGNOREUPDATEBEFORES\nTABLE b.log;\n"
+        "LOGALLSUPCOLS\nTABLE d.*;\nignoreupdatebefores\nTABLE e.*, GETBEFORECOLS (on update all);\nTABLE f.*;\n"
+    )
+    assert {name: rules.befores(name, "t") for name in "abcdefg"} == {
+        "a": "", "b": "e.prm:6", "c": "e.prm:7", "d": "e.prm:11", "e": "e.prm:13", "f": "", "g": "",
+    }  # fmt: skip
+    assert rules.befores("b", "log") == ""
+    assert rules.rule("b", "t") is None
+    assert rules.rule("c", "t") is not None
+    assert read("GETUPDATEBEFORES\nTABLE a.*;").projector(environment("EXT1", "here")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("TABLE s.t;\nGETUPDATEBEFORES\n", r"e\.prm:5: GETUPDATEBEFORES: no TABLE stands behind it"),
+        ("TABLE s.t;\nLOGALLSUPCOLS\nIGNOREUPDATEBEFORES\n", r"e\.prm:5: LOGALLSUPCOLS: no TABLE stands behind it"),
+        ("GETUPDATEBEFORES s.t\nTABLE s.t;", r"e\.prm:4: GETUPDATEBEFORES: expected no argument"),
+        ("TABLE s.t, GETBEFORECOLS;", r"expected a list in parentheses after GETBEFORECOLS"),
+        ("TABLE s.t, GETBEFORECOLS (ON UPDATE KEY);", r"expected GETBEFORECOLS \(ON UPDATE ALL\)"),
+        (
+            "TABLE s.a*;\nTABLE s.*b, GETBEFORECOLS (ON UPDATE ALL, ON DELETE ALL);\nTABLE s.x;",
+            r"e\.prm:5: TABLE s\.ab: ambiguous",
+        ),
+        ("TABLE s.t;\nGETUPDATEBEFORES\nTABLE s.t;", r"e\.prm:6: TABLE: expected s\.t once, or with the same options"),
+    ],
+)
+def test_mistakes_about_old_rows(text: str, message: str) -> None:
+    """Each with its line."""
+    with pytest.raises(OperatorError, match=message):
+        read(text).befores("s", "ab")
+
+
+def test_a_pump_sends_the_old_rows_it_has() -> None:
+    """So it has no say."""
+    for text in ("TABLE s.t, GETBEFORECOLS (ON UPDATE ALL);", "GETUPDATEBEFORES\nTABLE s.t;"):
+        with pytest.raises(ParamError, match=r"no option GETBEFORECOLS|no such parameter"):
+            PumpParams.from_statements(parse_text(PUMP + text, "p.prm"))
+
+
 def test_only_an_exact_name_is_strict() -> None:
     """One statement's tables may be of both kinds."""
     exact, wild = read("TABLE s.t, s.*, COLSEXCEPT (nothing);").clauses

@@ -13,7 +13,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trails.columns import FACTS, ColumnName, ColumnRule, Environment, Projection, Token, project, project_ddl
@@ -37,6 +37,9 @@ SHAPE = (
     "[, TOKENS (name = 'text' | name = @GETENV ('group', 'fact'), ...)];"
 )
 OPTIONS = ("COLS", "COLSEXCEPT", "COLGROUP", "TOKENS")
+BEFORES = "GETBEFORECOLS"
+"""An option that only an Extract has: a pump sends the old rows that its trail has."""
+EXTRACT_SHAPE = SHAPE.replace("];", f"] [, {BEFORES} (ON UPDATE ALL)];")
 COLUMN_HELP = (
     "COLS: only these columns. COLSEXCEPT: all but these. The key must stay. COLGROUP: columns that travel together. "
     "TOKENS: facts sent along with each change. docs/extract.md has the rules."
@@ -59,13 +62,22 @@ class TableClause:
 
 def clauses(statement: Statement) -> tuple[TableClause, ...]:
     """The parser of TABLE. Raises ParamError."""
+    return _clauses(statement, OPTIONS)
+
+
+def extract_clauses(statement: Statement) -> tuple[TableClause, ...]:
+    """The parser of an Extract's TABLE. Raises ParamError."""
+    return _clauses(statement, (*OPTIONS, BEFORES))
+
+
+def _clauses(statement: Statement, options: Sequence[str]) -> tuple[TableClause, ...]:
     words = list(statement.words)
     named: list[Pattern] = []
     while words and not _is_option(words):
         named.append(table_pattern(statement, words.pop(0)))
     if not named:
         raise statement.error("schema.table, such as sales.*")
-    rule = _options(statement, words)
+    rule = _options(statement, words, options)
     return tuple(TableClause(one, replace(rule, strict=one.exact is not None)) for one in named)
 
 
@@ -75,15 +87,15 @@ def _is_option(words: Sequence[Word]) -> bool:
     return isinstance(first, str) and not isinstance(first, Literal) and "." not in first
 
 
-def _options(statement: Statement, words: list[Word]) -> ColumnRule:
+def _options(statement: Statement, words: list[Word], options: Sequence[str]) -> ColumnRule:
     rule = ColumnRule(where=f"{statement.file}:{statement.line}")
     seen: set[str] = set()
     while words:
         name = str(words.pop(0)) if not isinstance(words[0], Group) else "("
         option = name.upper()
-        if option not in OPTIONS:
-            expected = f"TABLE has no option {name}{did_you_mean(option, OPTIONS)}"
-            raise statement.wrong(f"{expected}. Its options are {', '.join(OPTIONS)}")
+        if option not in options:
+            expected = f"TABLE has no option {name}{did_you_mean(option, options)}"
+            raise statement.wrong(f"{expected}. Its options are {', '.join(options)}")
         if option in seen and option != "COLGROUP":
             raise statement.wrong(f"{option} is given twice; expected one list")
         seen.add(option)
@@ -99,6 +111,11 @@ def _options(statement: Statement, words: list[Word]) -> ColumnRule:
 def _with(statement: Statement, rule: ColumnRule, option: str, given: Group) -> ColumnRule:
     if option == "TOKENS":
         return replace(rule, tokens=_tokens(statement, given))
+    if option == BEFORES:
+        # Where updates carry the whole old row deletes do too: the one does not go without the other.
+        if " ".join(map(str, given)).upper() not in ("ON UPDATE ALL", "ON UPDATE ALL ON DELETE ALL"):
+            raise statement.error(f"{BEFORES} (ON UPDATE ALL)")
+        return replace(rule, befores=True)
     names = tuple(_column(statement, option, word) for word in given)
     if len(set(names)) < len(names):
         raise statement.wrong(f"{option} names a column twice")
@@ -194,9 +211,17 @@ class TableRules:
     every: bool = False
 
     @classmethod
-    def of(cls, values: Values, *, every: bool = False) -> TableRules:
-        """What a checked file says. Raises the ParamError of two TABLEs that can never both be obeyed."""
-        found = [clause for some in values.all("TABLE") for clause in some]
+    def of(cls, values: Values, *, every: bool = False, befores: Collection[Statement] = ()) -> TableRules:
+        """What a checked file says. Raises the ParamError of two TABLEs that can never both be obeyed.
+
+        `befores`: the TABLEs that stand under GETUPDATEBEFORES.
+        """
+        wanting = {id(statement) for statement in befores}
+        found = [
+            replace(clause, rule=replace(clause.rule, befores=True)) if id(statement) in wanting else clause
+            for statement, some in values.found.get("TABLE", ())
+            for clause in some
+        ]
         for i, second in enumerate(found):
             for first in found[:i]:
                 if _alike(first, second) and first.rule != second.rule:
@@ -215,11 +240,23 @@ class TableRules:
 
     @property
     def has_columns(self) -> bool:
-        """Whether any clause has options."""
+        """Whether any clause has options for columns."""
         return any(not clause.rule.is_plain for clause in self.clauses)
 
     def rule(self, schema: str, name: str) -> ColumnRule | None:
-        """The options for a table; None if there are none. OperatorError if two clauses say different things."""
+        """The options for a table's columns; None if there are none. OperatorError if clauses say different things."""
+        rule = self._rule(schema, name)
+        return None if rule is None or rule.is_plain else rule
+
+    def befores(self, schema: str, name: str) -> str:
+        """The file:line of the clause by which a table's changes carry their whole old rows; empty if they need not.
+
+        Raises as rule().
+        """
+        rule = self._rule(schema, name)
+        return rule.where if rule is not None and rule.befores else ""
+
+    def _rule(self, schema: str, name: str) -> ColumnRule | None:
         found = [clause for clause in self.clauses if clause.pattern.matches(schema, name)]
         if not found:
             return None
@@ -231,7 +268,7 @@ class TableRules:
                     f"and {other.pattern} of {other.rule.where} both match, with different options",
                     hint="Give the table a TABLE clause of its own",
                 )
-        return None if best[0].rule.is_plain else best[0].rule
+        return best[0].rule
 
     def projector(self, environment: Environment) -> Projector | None:
         """What asks for a table's Projection; None if no clause has options, so that nobody needs to ask."""

@@ -1,0 +1,156 @@
+"""Replicat alone: a trail that is there already, to each kind of target, plain and mapped.
+
+Method: the trail's first file brings Replicat up and warm; the others are moved into its folder at once, and the clock
+runs from then until the marker of the last transaction is visible in the target. Every case reads the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import applytargets, manytables
+from benchmarks.applytargets import Kind
+from benchmarks.options import Run
+from benchmarks.results import OURS, Line
+from trails.position import TrailName
+from trails.runtime import registration
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS, KEYS, TABLES = 500_000, 200_000, 10
+SMALL_TABLES, SMALL_CHANGES, SMALL_BATCHES = 200, 5, 5
+PLAIN = ("MAP bench.*, TARGET {schema}.*;",)
+MAPPED = (
+    *(
+        f"MAP bench.t{n}, TARGET {{schema}}.t{n}, COLMAP (USEDEFAULTS, amount = round(amount * 1.1, 2), "
+        "name = upper(concat(name, '-', tag))), FILTER (score < 900);"
+        for n in range(TABLES)
+    ),
+    "MAP bench.marker, TARGET {schema}.marker;",
+)
+UPDATES = f"{ROWS // 1000}k updates over {TABLES} tables, 10 a transaction"
+MANY = f"{SMALL_TABLES} tables of {SMALL_CHANGES} changes, one batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A target and the MAPs towards it; `peer` is the case whose figure it is compared with."""
+
+    who: str
+    kind: Kind
+    maps: Sequence[str]
+    peer: str = ""
+
+
+def measure(run: Run) -> None:
+    """All cases, in turn."""
+    with tempfile.TemporaryDirectory(prefix="tg-bench-") as name, applytargets.servers() as kinds:
+        folder = Path(name)
+        _updates(run, folder, kinds)
+        _many(run, folder, kinds["postgresql"])
+
+
+def _updates(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
+    rows, keys = int(ROWS * run.scale), int(KEYS * run.scale)
+    trail = folder / "updates"
+    manytables.write_updates(trail, rows, keys, TABLES)
+    cases = [
+        Case(OURS, kinds["postgresql"], PLAIN),
+        Case("Trailgate, COLMAP and FILTER", kinds["postgresql"], MAPPED, OURS),
+        Case("Trailgate, to MariaDB", kinds["mysql"], PLAIN, OURS),
+        Case("Trailgate, to SQLite", kinds["sqlite"], PLAIN, OURS),
+    ]
+    found: dict[str, list[float]] = {case.who: [] for case in cases}
+
+    def once(case: Case) -> None:
+        case.kind.prepare([f"t{n}" for n in range(TABLES)], keys // TABLES)
+        (seconds,) = _apply(folder, trail, case, 1)
+        found[case.who].append(rows / seconds)
+
+    run.interleaved(*(lambda case=case: once(case) for case in cases))
+    for case in cases:
+        half = 0.5 * sorted(found[OURS])[len(found[OURS]) // 2] if case.maps is MAPPED else None
+        run.take(Line("apply", UPDATES, case.who, "rows/s", tuple(found[case.who]), half, case.peer))
+
+
+def _many(run: Run, folder: Path, kind: Kind) -> None:
+    """The first batch meets tables that Replicat has not looked at yet; those after it find them known."""
+    trail = folder / "many"
+    names = manytables.write_many(trail, SMALL_TABLES, SMALL_CHANGES, SMALL_BATCHES)
+    first: list[float] = []
+    later: list[float] = []
+
+    def once() -> None:
+        kind.prepare(names, SMALL_CHANGES)
+        seconds = _apply(folder, trail, Case(OURS, kind, PLAIN), SMALL_BATCHES)
+        first.append(seconds[0])
+        later.extend(seconds[1:])
+
+    run.interleaved(once)
+    run.take(Line("apply", MANY, OURS, "s, first", tuple(first), 3.0, less=True))
+    run.take(Line("apply", MANY, OURS, "s, later ones", tuple(later), 3.0, less=True))
+
+
+def _apply(folder: Path, trail: Path, case: Case, batches: int) -> list[float]:
+    """Seconds of each batch: one trail file each, after the first file."""
+    home = Home(str(folder / "home"))
+    shutil.rmtree(home.root, ignore_errors=True)
+    Path(home.root).mkdir(mode=0o700)
+    home.create_subdirs()
+    case.kind.add_checkpoint_table()
+    table = f"{case.kind.checkpoint_schema}.chk"
+    made = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", checkpoint_table=table, group_key=11)
+    registration.save(home, made)
+    maps = [line.format(schema=case.kind.schema) for line in case.maps]
+    text = ["REPLICAT rep1", f"TARGETDB '{case.kind.url}'", *maps, ""]
+    Path(home.prm("REP1")).write_text("\n".join(text))
+    files = sorted(path.name for path in trail.iterdir() if path.name.startswith("rt"))
+    _move(trail, home, files[:1])
+    with _replicat(home) as alive:
+        case.kind.await_marker(1, alive)
+        rest = files[1:]
+        size = -(-len(rest) // batches)
+        seconds = []
+        for number in range(batches):
+            began = time.monotonic()
+            _move(trail, home, rest[number * size : (number + 1) * size])
+            case.kind.await_marker(number + 2, alive)
+            seconds.append(time.monotonic() - began)
+    return seconds
+
+
+def _move(trail: Path, home: Home, names: Sequence[str]) -> None:
+    """Make files appear whole, the last one first: nobody finds the first before all are there."""
+    folder = Path(TrailName.parse("./dirdat/rt", home.root).folder)
+    for name in names:
+        shutil.copyfile(trail / name, folder / f"copy-{name}")
+    for name in reversed(names):
+        os.rename(folder / f"copy-{name}", folder / name)
+
+
+@contextmanager
+def _replicat(home: Home) -> Iterator[Callable[[], None]]:
+    """The process while the block lasts; gives what raises when it has ended."""
+    command = [sys.executable, "-P", "-m", "replicat", "--home", home.root, "REP1"]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) as process:
+
+        def alive() -> None:
+            if process.poll() is not None:
+                raise RuntimeError(f"Replicat has ended:\n{Path(home.report('REP1')).read_text()[-3000:]}")
+
+        try:
+            yield alive
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)

@@ -1,0 +1,217 @@
+"""CHECK PARAMS and CHECKPARAMS: everything that START would find out about a parameter file, with nothing applied.
+
+Rule: it looks, and changes nothing: no checkpoint row is made or moved. What can't be reached is not a mistake of the
+file; a note says what was left unchecked because of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from replicat import startup
+from replicat.engine import SparkEngine, SparkSettings
+from replicat.expressions import Sql
+from replicat.mapping import check_expressions
+from replicat.params import ReplicatParams, exact_table
+from replicat.planning import Planning, asks_spark
+from replicat.scratch import Scratch
+from replicat.target import Row, Target
+from replicat.targets import TargetSettings, open_target
+from trails.errors import AwayError, GateError, OperatorError
+from trails.fs import Fs, RealFs
+from trails.position import Position, TrailName
+from trails.record import TableDef
+from trails.runtime import params as language
+from trails.runtime.home import Home
+from trails.runtime.process import Context, Process
+from trails.runtime.registration import Registration
+
+MESSAGE = "TG-02244"
+MISTAKE = "TG-02245"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a check found. `mistakes`: each with its file and line; `notes`: what was looked at, and what was not."""
+
+    mistakes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, error: GateError) -> None:
+        """One mistake, or the several that an error holds."""
+        several: Iterable[GateError] = getattr(error, "errors", None) or (error,)
+        self.mistakes += [text for one in several if (text := str(one)) not in self.mistakes]
+        self.mistakes.sort(key=_line_of)
+
+
+def _line_of(mistake: str) -> int:
+    """The line of the file that a mistake begins with."""
+    match = re.match(r"[^:]*:(\d+): ", mistake)
+    return int(match[1]) if match else 0
+
+
+def check_group(home: Home, group: str, fs: Fs | None = None) -> Findings:
+    """Check a group's file, registered or not."""
+    found = Findings()
+    path = home.prm(group)
+    try:
+        params = ReplicatParams.from_statements(language.parse_file(path), path)
+    except OperatorError as error:
+        found.add(error)
+        return found
+    known = next((reg for reg in home.groups() if reg.name == group.upper() and reg.kind == "REPLICAT"), None)
+    return check(params, known, home, fs or RealFs(), found)
+
+
+def check(
+    params: ReplicatParams, reg: Registration | None, home: Home, fs: Fs, found: Findings | None = None
+) -> Findings:
+    """Check what a file says against the trail's definitions, Spark and the target, as far as each is there."""
+    found = found or Findings()
+    target, row = _reached(params, reg, home, found)
+    try:
+        definitions = _definitions(params, reg, row, home, fs, found)
+        changed = _changed(reg, home, fs)
+        definitions = [each for each in definitions if (each.schema, each.name) not in changed]
+        lacks = _Lacks(changed, row is not None and bool(row.csn))
+        if not asks_spark(params.maps):
+            _check(params, definitions, target, None, found, lacks)
+            return found
+        engine = _spark(params, home)
+        try:
+            _check(params, definitions, target, engine.sql, found, lacks)
+        finally:
+            engine.close()
+    except AwayError as error:
+        found.notes.append(f"Not all was checked: {error}")
+    except OperatorError as error:
+        found.add(error)
+    finally:
+        if target is not None:
+            target.close()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Lacks:
+    """What of the target may be missing at START without being a fault (see Planning.faults)."""
+
+    changed: set[tuple[str, str]]
+    began: bool
+
+
+def _changed(reg: Registration | None, home: Home, fs: Fs) -> set[tuple[str, str]]:
+    """Tables whose shape changes somewhere in the trail: a definition may be an older one than what comes."""
+    if reg is None or not reg.trail:
+        return set()
+    return startup.changed_tables(fs, TrailName.parse(reg.trail, home.root))
+
+
+def _check(
+    params: ReplicatParams,
+    definitions: list[TableDef],
+    target: Target | None,
+    sql: Sql | None,
+    found: Findings,
+    lacks: _Lacks,
+) -> None:
+    if target is not None:
+        planning = Planning(params, target, lambda: sql)
+        errors = planning.faults(definitions, lacks.changed, may_lack=lacks.began)
+    else:
+        errors = check_expressions(params.maps, params.excludes, definitions, sql, params.group)
+    for error in errors:
+        found.add(error)
+
+
+def _reached(
+    params: ReplicatParams, reg: Registration | None, home: Home, found: Findings
+) -> tuple[Target | None, Row | None]:
+    """The target, connected, and the group's row in it; None for what is not there."""
+    table = params.checkpoint_table
+    if table is None and reg is not None and reg.checkpoint_table:
+        table = exact_table(reg.checkpoint_table)
+    if table is None:
+        found.notes.append(
+            "The target's tables were not checked: no checkpoint table is named, here or by ADD REPLICAT"
+        )
+        return None, None
+    key = reg.group_key if reg is not None else 0
+    target: Target | None = None
+    try:
+        target = open_target(TargetSettings(params.target_url, table, params.group, key, home.root))
+        target.connect()
+        return target, target.load_row()
+    except AwayError as error:
+        found.notes.append(f"The target's tables were not checked: {error}")
+    except OperatorError as error:
+        found.add(error)
+    if target is not None:
+        target.close()
+    return None, None
+
+
+def _definitions(
+    params: ReplicatParams, reg: Registration | None, row: Row | None, home: Home, fs: Fs, found: Findings
+) -> list[TableDef]:
+    """What the trail tells of the source's tables where the group stands, and a little further on."""
+    if reg is None or not reg.trail:
+        found.notes.append("The source's columns were not checked: the group is not added, so it has no trail yet")
+        return []
+    trail = TrailName.parse(reg.trail, home.root)
+    begin = None if row is None or row.position == Position(0, 0) else row.position
+    trail_id = row.trail_id if row is not None else b""
+    definitions = startup.definitions_at(fs, trail, begin, trail_id)
+    if params.ddl is None:  # else a table may be made by then
+        definitions += startup.definitions_behind(fs, trail, begin, trail_id, definitions)
+    if not definitions:
+        found.notes.append(f"The source's columns were not checked: trail {reg.trail} tells of no table yet")
+    return definitions
+
+
+class Checked(Process):
+    """CHECKPARAMS: a process that has done its work before it runs."""
+
+    def step(self) -> bool:
+        """See Process."""
+        return False
+
+    def flush(self) -> None:
+        """See Process: there is no place to save."""
+
+    def close(self) -> None:
+        """See Process."""
+
+    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- none is known
+        """See Process."""
+        raise OperatorError(f"{verb}: the group only checks its parameter file (CHECKPARAMS)")
+
+
+def report_and_stop(context: Context, params: ReplicatParams) -> Process:
+    """CHECKPARAMS: what was found goes to the report; then the group stops, or ABENDs if there are mistakes."""
+    found = check(params, context.registration, context.home, context.fs)
+    for note in found.notes:
+        context.log.info(MESSAGE, f"CHECKPARAMS: {note}")
+    if found.mistakes:
+        for mistake in found.mistakes:
+            context.log.error(MISTAKE, mistake)
+        more = f"; and {len(found.mistakes) - 1} more in the report" if found.mistakes[1:] else ""
+        raise OperatorError(f"CHECKPARAMS: {found.mistakes[0]}{more}")
+    context.log.info(MESSAGE, "CHECKPARAMS: no mistakes found")
+    context.stop.request()
+    return Checked()
+
+
+def _spark(params: ReplicatParams, home: Home) -> SparkEngine:
+    scratch = Scratch(home.root, home.folder("dirtmp"), f"{params.group}-{os.getpid()}")
+    settings = SparkSettings(
+        name=f"trailgate check {params.group}",
+        scratch=scratch.folder,
+        log=os.path.join(home.folder("dirrpt"), f"{params.group}.spark.log"),
+        megabytes=params.spark_megabytes,
+    )
+    return SparkEngine(settings, scratch.release)

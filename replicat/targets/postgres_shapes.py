@@ -1,0 +1,100 @@
+"""Shapes of PostgreSQL tables, read from the catalog: however many tables are asked for, the same few queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from replicat.target import TargetColumn, TargetTable
+from replicat.targets.ranks import ranks
+from trails.errors import OperatorError
+
+Ask = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+Place = tuple[str, str]
+
+
+def shapes(ask: Ask, places: Iterable[Place], *, fires: bool) -> dict[Place, TargetTable]:
+    """Those of these tables that exist. `fires`: triggers and cascades would fire, and foreign keys are checked."""
+    wanted = list(dict.fromkeys(places))
+    found = ask(_TABLES, [[schema for schema, _ in wanted], [name for _, name in wanted]]) if wanted else []
+    for schema, name, _, unlogged in found:
+        if unlogged:
+            raise OperatorError(
+                f"target table {schema}.{name} is UNLOGGED: a crash of the server would empty it, and the "
+                "checkpoint row would not know",
+                hint=f"ALTER TABLE {schema}.{name} SET LOGGED",
+            )
+    oids = [oid for _, _, oid, _ in found]
+    columns = _grouped(ask(_COLUMNS, [oids])) if oids else {}
+    unique = _grouped(ask(_UNIQUE, [oids])) if oids else {}
+    fired = _grouped(ask(_FIRES, [oids, oids])) if oids and fires else {}
+    edges = ask(_EDGES, []) if oids and fires else []
+    ranked = ranks((child, parent) for child, parent, _ in edges if child != parent)
+    cascaded = {child for child, _, cascades in edges if cascades}
+    return {
+        (schema, name): TargetTable(
+            schema,
+            name,
+            tuple(TargetColumn(*column) for column in columns.get(oid, ())),
+            tuple(frozenset(names) for (names,) in unique.get(oid, ())),
+            tuple(what for (what,) in fired.get(oid, ())),
+            ranked.get(oid, 0),
+            oid in cascaded,
+        )
+        for schema, name, oid, _ in found
+    }
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    groups: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for oid, *rest in rows:
+        groups[oid].append(tuple(rest))
+    return groups
+
+
+_TABLES = """
+SELECT n.nspname::text, c.relname::text, c.oid::bigint, c.relpersistence = 'u'
+FROM unnest(%s::text[], %s::text[]) AS w(schema, name)
+JOIN pg_namespace n ON n.nspname = w.schema JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+WHERE c.relkind IN ('r', 'p')
+"""
+# Not soft: two values are equal only if their canonical texts are. A precision of the column's own is coarser.
+_COLUMNS = """
+SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '',
+    a.attidentity = 'a', coalesce(own.equal, '='),
+    NOT (CASE WHEN b.typtype = 'e' THEN true
+        WHEN b.typname IN ('int2', 'int4', 'int8', 'oid', 'uuid', 'bool', 'date', 'bytea') THEN true
+        WHEN b.typname IN ('timestamp', 'timestamptz', 'time') THEN a.atttypmod = -1 AND t.typtypmod = -1
+        WHEN b.typname IN ('text', 'varchar', 'name') THEN coalesce(l.collisdeterministic, true)
+        ELSE false END)
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_collation l ON l.oid = a.attcollation
+LEFT JOIN LATERAL (
+    SELECT format('OPERATOR(%%I.%%s)', n.nspname, o.oprname) AS equal
+    FROM pg_opclass c JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amopstrategy = 3
+        AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype
+    JOIN pg_am ON pg_am.oid = c.opcmethod AND amname = 'btree'
+    JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+    WHERE c.opcdefault AND c.opcintype IN (t.oid, t.typbasetype) AND n.nspname <> 'pg_catalog' LIMIT 1
+) own ON b.oid >= 16384 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+"""
+_UNIQUE = """
+SELECT i.indrelid::bigint, array_agg(a.attname::text) FROM pg_index i
+JOIN LATERAL unnest(i.indkey[0:i.indnkeyatts - 1]) AS k(attnum) ON true
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+    AND i.indexprs IS NULL
+GROUP BY i.indrelid, i.indexrelid
+"""
+_FIRES = """
+SELECT tgrelid::bigint, 'trigger ' || tgname FROM pg_trigger
+WHERE tgrelid = ANY(%s::oid[]) AND NOT tgisinternal AND tgenabled IN ('O', 'A')
+UNION ALL
+SELECT confrelid::bigint, 'cascade of ' || conname FROM pg_constraint
+WHERE confrelid = ANY(%s::oid[]) AND contype = 'f'
+    AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))
+"""
+_EDGES = "SELECT conrelid::bigint, confrelid::bigint, confdeltype = 'c' FROM pg_constraint WHERE contype = 'f'"

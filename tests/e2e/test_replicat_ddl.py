@@ -1,0 +1,288 @@
+"""Schema changes end to end: a real PostgreSQL with the event trigger, an Extract, and each kind of target."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from demo.mariadb import MariaServer
+from replicat.params import ReplicatParams
+from replicat.replicat import Replicat
+from replicat.targets import TargetSettings, admin_for, open_target
+from tests.support.capturing import Capture, ask
+from tests.support.replicat_trail import InlineEngine
+from trails.errors import OperatorError
+from trails.fs import RealFs
+from trails.runtime.clock import RealClock
+from trails.runtime.params import parse_text
+from trails.runtime.registration import Registration
+
+pytestmark = pytest.mark.e2e
+
+REG = Registration("REP1", "REPLICAT", "TRAIL", group_key=77, added_us=5)
+Query = Callable[[str], list[tuple[Any, ...]]]
+
+
+class Line:
+    """A source database, its trail, and a target of some kind."""
+
+    def __init__(self, capture: Capture, home: Path, url: str, schema: str, query: Query) -> None:
+        self.capture, self.home, self.url, self.schema, self.query = capture, home, url, schema, query
+        self.more: list[str] = []
+        self.notes: list[str] = []
+        self.maps = f"MAP public.*, TARGET {schema}.*;"
+        self.checkpoints = (schema, "chk")
+        admin_for(url).add_row_table(url, self.checkpoints)
+
+    def source(self, *statements: str) -> list[Any]:
+        """Run at the source."""
+        return self.capture.sql(*statements)
+
+    def capture_all(self) -> None:
+        """Extract what was committed."""
+        with self.capture.running() as extract:
+            self.capture.drain(extract)
+
+    def replicat(self) -> Replicat:
+        """A process, started."""
+        text = f"REPLICAT rep1\nTARGETDB '{self.url}'\n" + "\n".join(self.more) + f"\n{self.maps}\n"
+        params = ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
+        target = open_target(TargetSettings(self.url, self.checkpoints, "REP1", 77, str(self.home)))
+        return Replicat(
+            params, REG, self.capture.settings.trail, fs=RealFs(), clock=RealClock(), target=target,
+            engine=InlineEngine(), note=self.notes.append,
+        )  # fmt: skip
+
+    def apply(self) -> None:
+        """A whole process: apply what waits, then stop."""
+        process = self.replicat()
+        try:
+            while process.step():
+                pass
+            process.flush()
+        finally:
+            process.close()
+
+    def rows(self, table: str, columns: str) -> list[tuple[str, ...]]:
+        """The target's rows, as text that all kinds have in common."""
+        found = self.query(f"SELECT {columns} FROM {self.schema}.{table} ORDER BY 1")
+        return [tuple(_text(value) for value in row) for row in found]
+
+    def tables(self) -> set[str]:
+        """The target's own tables."""
+        if self.url.startswith("sqlite"):
+            found = self.query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        else:
+            found = self.query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{self.schema}'")
+        return {row[0] for row in found} - {"chk"}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return "NULL" if value is None else str(value.normalize() if isinstance(value, Decimal) else value)
+
+
+@pytest.fixture(params=["postgresql", "sqlite", "mysql"])
+def line(request: pytest.FixtureRequest, source_db: str, tmp_path: Path) -> Iterator[Line]:
+    """A registered capture with DDL, and an empty target of each kind."""
+    capture = Capture(source_db, tmp_path / "dirdat", ddl="INCLUDE MAPPED")
+    (tmp_path / "dirdat").mkdir()
+    ask("add_ddlcapture", url=source_db)
+    capture.register(trandata=False)
+    with contextlib.ExitStack() as stack:
+        if request.param == "postgresql":
+            url = request.getfixturevalue("target_db")
+            conn: Any = stack.enter_context(psycopg.connect(url, autocommit=True))
+            yield Line(capture, tmp_path, url, "public", lambda text: _fetched(conn.execute(text)))
+        elif request.param == "sqlite":
+            file = tmp_path / "target.db"
+            lite = stack.enter_context(contextlib.closing(sqlite3.connect(file, isolation_level=None)))
+            yield Line(capture, tmp_path, f"sqlite:///{file}", "main", lambda text: lite.execute(text).fetchall())
+        else:
+            server: MariaServer = request.getfixturevalue("mariadb")
+            name = request.getfixturevalue("maria_db")
+            yield Line(capture, tmp_path, server.url(name), name, lambda text: [tuple(row) for row in server.sql(text)])
+
+
+postgres_only = pytest.mark.parametrize("line", ["postgresql"], indirect=True)
+
+
+def _step_on(process: Replicat) -> None:
+    for _ in range(50):
+        process.step()
+
+
+def _fetched(cursor: Any) -> list[tuple[Any, ...]]:
+    return cursor.fetchall() if cursor.description else []
+
+
+SCRIPT = [
+    "CREATE TABLE t (id int PRIMARY KEY, v varchar(9) NOT NULL DEFAULT 'x', n numeric(8,2))",
+    "INSERT INTO t VALUES (1, 'one', 1.50)",
+    "ALTER TABLE t ADD c int NOT NULL DEFAULT 5",
+    "INSERT INTO t VALUES (2, 'two', 2.25, 6)",
+    """BEGIN; INSERT INTO t VALUES (3, 'in', 3, 7); ALTER TABLE t ADD d text DEFAULT 'it''s';
+    INSERT INTO t VALUES (4, 'out', 4, 8, 'own'); COMMIT""",
+    "UPDATE t SET v = 'ONE' WHERE id = 1",
+    "ALTER TABLE t RENAME COLUMN c TO c2",
+    "INSERT INTO t VALUES (5, 'five', 5, 9, NULL)",
+    "ALTER TABLE t DROP COLUMN n",
+    "INSERT INTO t VALUES (6, 'six', 10, 'd6')",
+    "ALTER TABLE t ALTER c2 TYPE bigint, ALTER c2 DROP NOT NULL, ALTER c2 SET DEFAULT 77",
+    "INSERT INTO t VALUES (7, 'seven', NULL, 'd7'), (8, 'big', 5000000000, 'd8')",
+    "CREATE TABLE u (a int)",
+    "INSERT INTO u VALUES (1)",
+    "ALTER TABLE t RENAME TO t2",
+    "ALTER TABLE t2 ADD b boolean DEFAULT true, ADD w date DEFAULT '2024-01-02'",
+    "INSERT INTO t2 VALUES (9, 'nine', 9, 'd9', false, '2025-02-03')",
+    "DELETE FROM t2 WHERE id = 2",
+    "DROP TABLE u",
+    "CREATE TABLE late (k text)",
+    "ALTER TABLE late ADD PRIMARY KEY (k)",
+    "INSERT INTO late VALUES ('a'), ('A')",
+    "UPDATE late SET k = 'b' WHERE k = 'a'",
+]
+COLUMNS = "id, v, c2, d, b, w"
+
+
+def test_all_kinds_of_changes_arrive_at_their_place(line: Line):
+    """DB-02, DB-09: Extract far behind; each row by its own shape, and rows that were there get the source's values."""
+    # A text key needs a length in MySQL, and a SQLite table keeps the key that it began with.
+    script = [s for s in SCRIPT if line.schema == "public" or "late" not in s]
+    line.source(*script)
+    line.capture_all()
+    line.apply()
+    wanted = line.source(f"SELECT {COLUMNS} FROM t2 ORDER BY 1")
+    assert line.rows("t2", COLUMNS) == [tuple(_text(value) for value in row) for row in wanted]
+    assert line.tables() == ({"t2", "late"} if line.schema == "public" else {"t2"})
+    line.source("INSERT INTO t2 VALUES (10, 'ten', 1, 'd', true, NULL)", "UPDATE t2 SET d = 'all'")
+    line.capture_all()
+    line.apply()  # a start after renames and drops, with the definitions of old names in the trail
+    wanted = line.source(f"SELECT {COLUMNS} FROM t2 ORDER BY 1")
+    assert line.rows("t2", COLUMNS) == [tuple(_text(value) for value in row) for row in wanted]
+
+
+SHAPE = """
+SELECT table_name, ordinal_position, column_name, format_type(a.atttypid, a.atttypmod), is_nullable, column_default,
+    is_identity, is_generated, generation_expression
+FROM information_schema.columns
+JOIN pg_attribute a ON a.attrelid = format('%I.%I', table_schema, table_name)::regclass AND attname = column_name
+WHERE table_schema = 'public' AND table_name <> 'chk' ORDER BY 1, 2
+"""
+KEYS = """
+SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint
+WHERE contype = 'p' AND connamespace = 'public'::regnamespace ORDER BY 1
+"""
+
+
+@postgres_only
+def test_postgresql_tables_become_what_the_source_has(line: Line):
+    """Types, NOT NULL, defaults, identity, generated columns and keys, like to like."""
+    line.source(
+        *SCRIPT,
+        "CREATE TYPE mood AS ENUM ('ok', 'bad')",
+    )
+    line.query("CREATE TYPE mood AS ENUM ('ok', 'bad')")
+    line.source(
+        """CREATE TABLE wide (id bigint GENERATED BY DEFAULT AS IDENTITY, a int NOT NULL, m public.mood DEFAULT 'ok',
+        s int GENERATED ALWAYS AS (a * 2) STORED, ts timestamp(3) DEFAULT now(), tags text[] DEFAULT '{x,y}',
+        amount numeric(12,4) NOT NULL DEFAULT 0, PRIMARY KEY (id, a))""",
+        "INSERT INTO wide (id, a) VALUES (1, 2)",
+        "ALTER TABLE wide ADD j jsonb NOT NULL DEFAULT '{\"k\": [1, 2]}', ADD by bytea DEFAULT '\\x00ff'",
+        "ALTER TABLE wide ALTER amount DROP DEFAULT, ALTER amount TYPE numeric(14,4), ALTER ts SET NOT NULL",
+        "ALTER TABLE wide ADD at timestamptz DEFAULT '2024-03-04 05:06:07.89+01', ALTER m DROP DEFAULT",
+        "INSERT INTO wide (id, a, amount) VALUES (2, 3, 4.5)",
+    )
+    line.capture_all()
+    line.apply()
+    keys = [row for row in line.query(KEYS) if row[0] != "chk"]
+    assert keys == line.source(KEYS)
+    assert line.query(SHAPE) == line.source(SHAPE)
+    assert line.query("SELECT t::text FROM wide t ORDER BY 1") == line.source("SELECT t::text FROM wide t ORDER BY 1")
+
+
+@postgres_only
+def test_what_cannot_be_carried_is_done_by_hand(line: Line):
+    """USING and a volatile default ABEND with the statement; after it was done by hand START goes on behind it."""
+    line.source("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'four'), (2, 'eleven')")
+    line.source("ALTER TABLE t ALTER v TYPE int USING length(v)", "INSERT INTO t VALUES (3, 33)")
+    line.source("ALTER TABLE t ADD r uuid DEFAULT gen_random_uuid()", "UPDATE t SET v = 0 WHERE id = 1")
+    line.capture_all()
+    with pytest.raises(OperatorError, match=r"USING.*not carried. The source's statement: ALTER TABLE t ALTER v TYPE"):
+        line.apply()
+    line.query("ALTER TABLE t ALTER v TYPE int USING length(v)")
+    with pytest.raises(OperatorError, match=r"column r that only the source knows"):
+        line.apply()
+    assert line.rows("t", "id, v") == [("1", "4"), ("2", "6"), ("3", "33")]
+    line.query("ALTER TABLE t ADD r uuid")
+    line.apply()
+    assert line.rows("t", "id, v") == [("1", "0"), ("2", "6"), ("3", "33")]
+    assert any("column r is there already" in note for note in line.notes)
+
+
+@postgres_only
+def test_what_the_target_refuses_meets_ddlerror(line: Line):
+    """A view hangs on the column: ABEND with SQLSTATE's words and nothing of it done; IGNORE goes on, and says so."""
+    line.source("CREATE TABLE t (id int PRIMARY KEY, v text, w text)", "INSERT INTO t VALUES (1, 'a', 'b')")
+    line.capture_all()
+    line.apply()
+    line.query("CREATE VIEW seen AS SELECT v FROM t")
+    line.source("ALTER TABLE t DROP w, DROP v", "INSERT INTO t VALUES (2)")
+    line.capture_all()
+    with pytest.raises(OperatorError, match=r"other objects depend on it.*statement: ALTER TABLE t DROP w, DROP v"):
+        line.apply()
+    assert line.rows("t", "id, v, w") == [("1", "a", "b")]
+    line.more = ["DDLERROR 2BP01 IGNORE"]
+    line.apply()
+    assert line.rows("t", "id, v, w") == [("1", "a", "b"), ("2", "NULL", "NULL")]
+    assert any("is left out by DDLERROR" in note for note in line.notes)
+
+
+@postgres_only
+def test_columns_that_a_map_governs_are_left_alone(line: Line):
+    """COLMAP without USEDEFAULTS: the target's columns are its own; with it, those that it assigns."""
+    line.source("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    line.query("CREATE TABLE mine (k int PRIMARY KEY, kept text)")
+    line.query("CREATE TABLE other (id int PRIMARY KEY, v text)")
+    line.maps = (
+        "MAP public.t, TARGET public.mine, COLMAP (k = id, kept = v);\nMAP public.t, TARGET public.other, COLS (id, v);"
+    )
+    line.source(
+        "INSERT INTO t VALUES (1, 'a')", "ALTER TABLE t ADD x int DEFAULT 5", "INSERT INTO t VALUES (2, 'b', 6)"
+    )
+    line.capture_all()
+    line.apply()
+    assert line.rows("mine", "*") == line.rows("other", "*") == [("1", "a"), ("2", "b")]
+
+
+@postgres_only
+def test_a_table_changed_by_hand_under_a_running_replicat(line: Line):
+    """Looked at anew once; where that helps nothing is lost, and where not the message says which column."""
+    line.source("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    line.capture_all()
+    process = line.replicat()
+    try:
+        while process.step():
+            pass
+        line.query("ALTER TABLE t DROP v; ALTER TABLE t ADD v text")
+        line.source("INSERT INTO t VALUES (2, 'b')", "UPDATE t SET v = 'c' WHERE id = 1")
+        line.capture_all()
+        while process.step() or not process._at_eof:
+            pass
+        assert line.rows("t", "id, v") == [("1", "c"), ("2", "b")]
+        line.query("ALTER TABLE t DROP v")
+        line.source("INSERT INTO t VALUES (3, 'd')")
+        line.capture_all()
+        with pytest.raises(OperatorError, match=r"public\.t lacks column v"):
+            _step_on(process)
+    finally:
+        process.close()
+    assert any("looking at the target's tables anew" in note for note in line.notes)

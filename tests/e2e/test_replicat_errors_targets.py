@@ -1,0 +1,152 @@
+"""REPERROR, conflicts and REPLAY DISCARDS on SQLite and MariaDB: the same as on PostgreSQL, by their own errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replicat.discard import Discards
+from replicat.discardfile import DiscardFile
+from replicat.params import ReplicatParams
+from replicat.replay import Replay
+from replicat.replicat import Replicat
+from replicat.targets import TargetSettings, open_target
+from replicat.targets.sqlite_link import path_of
+from demo.mariadb import MariaServer
+from tests.support.replicat_bench import REG, Bench
+from tests.support.replicat_trail import InlineEngine, table
+from trails.errors import OperatorError
+from trails.fs import RealFs
+from trails.record import Column, Op, TableDef
+from trails.runtime.clock import RealClock
+from trails.runtime.params import parse_text
+
+pytestmark = pytest.mark.e2e
+
+I, U, D = Op.INSERT, Op.UPDATE, Op.DELETE  # noqa: E741  -- one letter an op keeps scripts readable
+KV = TableDef("src", "kv", (
+    Column("id", "integer", "integer", key=True), Column("a", "text", "text"),
+    Column("n", "decimal", "numeric(10,2)"),
+))  # fmt: skip
+LOG = table("src", "log", "id", "id")
+CODES = {"sqlite": ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_CHECK"), "mysql": ("1062", "4025")}
+
+
+class Discarding(Bench):
+    """A Bench with a discard file."""
+
+    def __init__(self, folder: Path, url: str, schema: str, kind: str, server: MariaServer | None) -> None:
+        super().__init__(folder, url, schema)
+        self.kind, self.server = kind, server
+        self.path = str(folder / "REP1.dsc")
+
+    def settings(self) -> TargetSettings:
+        return TargetSettings(self.url, self.table, "REP1", 77, str(self.folder))
+
+    def replicat(self, url: str = "") -> Replicat:
+        text = f"REPLICAT rep1\nTARGETDB '{url or self.url}'\n" + "\n".join([*self.lines, self.maps]) + "\n"
+        params = ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
+        file = DiscardFile(RealFs(), self.path, 1, title="A discard file")
+        return Replicat(
+            params, REG, self.trail, fs=RealFs(), clock=RealClock(), target=open_target(self.settings()),
+            engine=InlineEngine(), note=self.notes.append, discards=Discards("REP1", params.error_rules, file),
+        )  # fmt: skip
+
+    def replay(self) -> list[str]:
+        file = RealFs().open(self.path)
+        try:
+            return [one.outcome for one in Replay(open_target(self.settings()), "REP1", 77).run(file)]
+        finally:
+            file.close()
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        if self.server is not None:
+            return self.server.sql(statement, self.schema)
+        conn = sqlite3.connect(path_of(self.url), isolation_level=None, timeout=20)
+        try:
+            found = conn.execute(statement).fetchall()
+            return [tuple(None if value is None else str(value) for value in row) for row in found]
+        finally:
+            conn.close()
+
+
+@pytest.fixture(params=["sqlite", "mysql"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Discarding]:
+    if request.param == "sqlite":
+        made = Discarding(tmp_path, f"sqlite:///{tmp_path}/target.db", "main", "sqlite", None)
+    else:
+        server, name = request.getfixturevalue("mariadb"), request.getfixturevalue("maria_db")
+        made = Discarding(tmp_path, server.url(name), name, "mysql", server)
+    made.sql("CREATE TABLE kv (id bigint PRIMARY KEY, a varchar(40) UNIQUE, n decimal(10, 2), CHECK (n >= 0))")
+    made.sql("CREATE TABLE log (id bigint PRIMARY KEY)")
+    yield made
+    made.feed.close()
+
+
+def test_errors_go_by_the_databases_own_names(bench: Discarding):
+    """A change by one, a whole transaction by the other; DEFAULT for all else; then replayed, once."""
+    unique, check = CODES[bench.kind]
+    bench.lines = [f"REPERROR ({unique}, TRANSDISCARD)", f"REPERROR ({check}, DISCARD)", "REPERROR (DEFAULT, ABEND)"]
+    bench.feed.tx((I, KV, ["1", "a", "1.50"]), (I, KV, ["2", "b", "-1.00"]))
+    bench.feed.tx((I, LOG, ["1"]), (I, KV, ["3", "a", "1.00"]))
+    bench.run()
+    bench.feed.tx((U, KV, ["1", "c", "2.00"], ["1", "a", "1.50"]))
+    bench.run()
+    assert bench.sql("SELECT id, a FROM kv") == [("1", "c")]
+    assert bench.sql("SELECT id FROM log") == []
+    text = Path(bench.path).read_text()
+    assert (f"on action DISCARD on error {check}" in text, text.count(f"on action TRANSDISCARD on error {unique}")) == (
+        True, 2,
+    )  # fmt: skip
+    assert bench.replay() == ["kept", "applied", "applied"]
+    assert bench.replay() == ["kept", "applied before", "applied before"]
+    assert bench.sql("SELECT id, a FROM kv ORDER BY id") == [("1", "c"), ("3", "a")]
+    bench.feed.tx((U, KV, ["9", "x", "2.00"], ["9", "y", "1.00"]))
+    with pytest.raises(OperatorError, match=r"the target refuses the update of row \(9\)"):
+        bench.run()
+
+
+def test_conflicts(bench: Discarding):
+    """Found by one join, resolved one by one, in order."""
+    bench.maps = (
+        f"MAP src.kv, TARGET {bench.schema}.kv, COMPARECOLS (ON UPDATE ALL, ON DELETE ALL), "
+        "RESOLVECONFLICT (UPDATEROWEXISTS, (sums, USEDELTA, COLS (n)), (DEFAULT, OVERWRITE)), "
+        "RESOLVECONFLICT (INSERTROWEXISTS, (DEFAULT, USEMAX (n))), "
+        "RESOLVECONFLICT (UPDATEROWMISSING, (DEFAULT, OVERWRITE)), "
+        "RESOLVECONFLICT (DELETEROWEXISTS, (DEFAULT, IGNORE)), RESOLVECONFLICT (DELETEROWMISSING, (DEFAULT, DISCARD));"
+    )
+    bench.sql("INSERT INTO kv VALUES (1, 'theirs', 100), (2, 'p', 5), (3, 'q', 9), (4, NULL, 4)")
+    bench.feed.tx(
+        (U, KV, ["1", "ours", "15.00"], ["1", "old", "10.00"]), (I, KV, ["2", "r", "7.50"]),
+        (I, KV, ["3", "s", "7.50"]),
+        (D, KV, ["4", "x", "4.00"]), (D, KV, ["5", "x", "4.00"]), (U, KV, ["6", "t", "1.00"], ["6", "u", "1.00"]),
+    )  # fmt: skip
+    bench.feed.tx((U, KV, ["4", "v", "4.50"], ["4", None, "4.00"]))
+    done = bench.run()
+    assert [(i, a, float(n)) for i, a, n in bench.sql("SELECT id, a, n FROM kv ORDER BY id")] == [
+        ("1", "ours", 105), ("2", "r", 7.5), ("3", "q", 9), ("4", "v", 4.5), ("6", "t", 1),
+    ]  # fmt: skip
+    (counted,) = done.stats.to_reply()["tables"]
+    assert (counted["more"]["CDR conflicts"], counted["more"]["CDR resolutions succeeded"]) == (6, 6)
+
+
+def test_nothing_is_looked_at_one_by_one_without_conflicts(bench: Discarding):
+    """The join takes decimals and NULLs for what they are."""
+    bench.maps = (
+        f"MAP src.kv, TARGET {bench.schema}.kv, COMPARECOLS (ON UPDATE ALL, ON DELETE ALL), "
+        "RESOLVECONFLICT (UPDATEROWEXISTS, (DEFAULT, OVERWRITE));"
+    )
+    for n in range(50):
+        bench.feed.tx((I, KV, [str(n), None, "1.50"]))
+    bench.run()
+    for n in range(50):
+        bench.feed.tx((U, KV, [str(n), f"a{n}", "2.00"], [str(n), None, "1.50"]))
+    bench.feed.tx(*[(D, KV, [str(n), f"a{n}", "2.00"]) for n in range(49)])
+    done = bench.run()
+    assert bench.sql("SELECT id FROM kv") == [("49",)]
+    assert "more" not in done.stats.to_reply()["tables"][0]
+    assert [note for note in bench.notes if "refused" in note] == []

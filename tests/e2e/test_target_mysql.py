@@ -1,0 +1,329 @@
+"""MariaDB as a target: what is its own: collations, strict mode, LOAD DATA LOCAL, engines, lost connections."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from demo.mariadb import MariaServer
+from replicat.target import Bag, Match, RefusedError, Work
+from replicat.targets import admin_for
+from replicat.targets.mysql_link import MysqlUrl, connect
+from tests.support.direct_target import Direct, blob
+from tests.support.proxy import Proxy
+from trails.errors import AwayError, OperatorError
+from trails.position import Position
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def direct(mariadb: MariaServer, maria_db: str) -> Iterator[Direct]:
+    made = Direct("mysql", mariadb.url(maria_db), maria_db, mariadb)
+    made.open()
+    yield made
+    made.close()
+
+
+# --- keys as the target compares them -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys", [("a", "A"), ("a", "á"), ("a", "a ")])
+def test_e2_keys_that_the_collation_takes_for_one(direct: Direct, keys: tuple[str, str]):
+    """'a' = 'A' = 'á' = 'a ' (E2): never a wrong row: refused as one batch, and applied right one change at a time."""
+    one, other = keys
+    direct.sql("CREATE TABLE kv (id varchar(10) PRIMARY KEY, v varchar(10))")
+    layout = direct.layout("kv", "id v", "id")
+    assert layout.soft_key
+    direct.do(direct.rows(layout, inserts=[[one, "1"], ["z", "z"]]))
+    new = direct.begin()
+    for what in ({"inserts": [[other, "2"]]}, {"updates": [[one, "x"], [other, "y"]]}, {"deletes": [[one], [other]]}):
+        with pytest.raises(RefusedError):
+            direct.target.apply((direct.rows(layout, **what),))
+    for what in ({"updates": [[other, "y"]]}, {"deletes": [[other]]}):  # another row at the source: not here
+        with pytest.raises(RefusedError, match="not there"):
+            direct.target.apply((direct.rows(layout, **what),), single=True)
+    direct.target.apply((direct.rows(layout, deletes=[[one]], inserts=[[other, "moved"]]),), single=True)
+    direct.target.commit()
+    direct.row = new
+    assert set(direct.sql("SELECT id, v FROM kv")) == {(other, "moved"), ("z", "z")}
+
+
+def test_keys_under_a_binary_collation_are_plain(direct: Direct):
+    """Only a NO PAD binary collation tells all texts apart."""
+    direct.sql(
+        "CREATE TABLE kv (id varchar(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, w varchar(9) COLLATE utf8mb4_bin UNIQUE)"
+    )
+    columns = {column.name: column.soft for column in direct.target.table(direct.schema, "kv").columns}
+    assert columns == {"id": False, "w": True}
+    layout = direct.layout("kv", "id", "id")
+    direct.do(direct.rows(layout, inserts=[["a"], ["A"], ["á"], ["a "]]))
+    direct.do(direct.rows(layout, deletes=[["a "], ["A"]]))
+    assert direct.sql("SELECT id FROM kv ORDER BY id") == [("a",), ("á",)]
+
+
+def test_a_table_without_a_key_tells_text_apart_byte_by_byte(direct: Direct):
+    direct.sql("CREATE TABLE bag (v varchar(10))")
+    layout = direct.layout("bag", "v")
+    direct.do(Work(bags=(Bag(layout, inserts=blob(["a"], ["A"], ["á"])),)))
+    direct.do(Work(bags=(Bag(layout, (Match((), blob(["0", "á"])), Match((), blob(["0", "A", "B"]), update=True))),)))
+    assert sorted(direct.sql("SELECT v FROM bag")) == [("B",), ("a",)]
+
+
+# --- strict: refused, never cut, rounded or zeroed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("infile", [True, False])
+@pytest.mark.parametrize(
+    ("column", "logical", "value", "sqlstate"),
+    [
+        ("tinyint", "integer", "300", "22003"),
+        ("int unsigned", "integer", "-1", "22003"),
+        ("decimal(5,2)", "decimal", "1.005", "22001"),
+        ("decimal(5,2)", "decimal", "12345", "22003"),
+        ("varchar(3)", "text", "abcd", "22001"),
+        ("varchar(3)", "text", "abc ", "22001"),
+        ("char(3)", "text", "a ", "22001"),
+        ("varchar(9) CHARACTER SET utf8mb3", "text", "𝄞", "22018"),
+        ("varchar(9) CHARACTER SET latin1", "text", "Ω", "22018"),
+        ("float", "real", "1e+39", "22003"),
+        ("double", "double", "NaN", "22003"),
+        ("date", "date", "infinity", "22008"),
+        ("timestamp NULL", "timestamptz", "1901-01-01 00:00:00+00", "22008"),
+        ("datetime(3)", "timestamp", "2024-01-01 00:00:00.1234", "22008"),
+        ("varbinary(2)", "bytes", b"abc", "22001"),
+        ("json", "text", "{bad", "23514"),
+        ("uuid", "other", None, ""),
+        ("enum('a','b')", "text", "c", "22018"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    direct: Direct, column: str, logical: str, value: Any, sqlstate: str, infile: bool
+):
+    """In new rows and updates, by LOAD DATA and without it; the message names table, column and row."""
+    direct.sql(f"CREATE TABLE kv (id bigint PRIMARY KEY, v {column})")
+    direct.target._infile = infile
+    if value is None:
+        with pytest.raises(OperatorError, match=r"column v: values of type other can't go into uuid"):
+            direct.target.check_layout(direct.layout("kv", "id v", "id", f"bigint {logical}"))
+        return
+    layout = direct.layout("kv", "id v", "id", f"bigint {logical}")
+    direct.sql("INSERT INTO kv VALUES (2, NULL)")
+    for what in ({"inserts": [["1", None], ["7", value]]}, {"updates": [["2", value]]}):
+        direct.begin()
+        with pytest.raises(RefusedError, match=r"(?i)\bv\b") as caught:
+            direct.target.apply((direct.rows(layout, **what),))
+        assert caught.value.sqlstate == sqlstate, caught.value
+        direct.target.close()
+        direct.open()
+    assert direct.sql("SELECT * FROM kv") == [("2", None)]
+
+
+def test_zero_in_an_auto_increment_column_is_zero_and_null_is_refused(direct: Direct):
+    direct.sql("CREATE TABLE kv (id bigint AUTO_INCREMENT PRIMARY KEY, v varchar(9))")
+    layout = direct.layout("kv", "id v", "id", "bigint text")
+    direct.do(direct.rows(layout, inserts=[["0", "zero"]]))
+    assert direct.sql("SELECT id FROM kv") == [("0",)]
+    bag = direct.layout("kv", "id v", "", "bigint text")
+    with pytest.raises(RefusedError) as caught:
+        direct.do(Work(bags=(Bag(bag, inserts=blob([None, "made up"])),)))
+    assert caught.value.sqlstate == "23502"
+
+
+def test_without_local_infile_rows_go_as_statements(direct: Direct):
+    """Every kind of value survives, thousands of rows too."""
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY, v longtext, b longblob, t bit(3))")
+    direct.target._infile = False
+    layout = direct.layout("kv", "id v b t", "id", "bigint text bytes bits")
+    rows: list[list[Any]] = [[str(i), f"it's {{}} %s \\ {i}", bytes([i % 256, 39, 92]), "101"] for i in range(2000)]
+    direct.do(direct.rows(layout, inserts=[*rows, ["5000", None, None, None]]))
+    found = direct.sql("SELECT id, v, hex(b), t+0 FROM kv WHERE id IN (39, 5000) ORDER BY id")
+    assert found == [("39", "it's {} %s \\ 39", "27275C", "5"), ("5000", None, None, None)]
+
+
+def test_a_value_larger_than_max_allowed_packet(direct: Direct):
+    """LOAD DATA has no such limit; a statement has, and says so."""
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY, v longtext)")
+    layout = direct.layout("kv", "id v", "id", "bigint text")
+    direct.do(direct.rows(layout, inserts=[["1", "x" * (17 << 20)]]))
+    assert direct.sql("SELECT length(v) FROM kv") == [(str(17 << 20),)]
+    direct.target._infile = False
+    with pytest.raises(RefusedError, match=r"max_allowed_packet is 16777216: raise it"):
+        direct.do(direct.rows(layout, inserts=[["2", "x" * (17 << 20)]]))
+
+
+# --- tables that can't be targets -----------------------------------------------------------------------------------
+
+
+def test_e2_myisam_is_refused(direct: Direct):
+    """Rows without transaction (E2)."""
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY) ENGINE = MyISAM")
+    with pytest.raises(OperatorError, match=r"engine MyISAM.*ENGINE = InnoDB"):
+        direct.target.table(direct.schema, "kv")
+    direct.sql("ALTER TABLE chk ENGINE = MyISAM")
+    with pytest.raises(OperatorError, match="chk is of engine MyISAM"):
+        direct.target.connect()
+    direct.sql("CREATE VIEW v AS SELECT 1")
+    assert direct.target is not None
+
+
+def test_shapes(direct: Direct):
+    """Unique sets without prefixes, computed columns, a name that is not there."""
+    direct.sql(
+        "CREATE TABLE kv (id int PRIMARY KEY, a varchar(9), b int AS (id + 1) STORED, c int INVISIBLE, "
+        "UNIQUE (a(3)), UNIQUE (a, id))"
+    )
+    table = direct.target.table(direct.schema, "kv")
+    assert {column.name for column in table.columns if column.generated} == {"b"}
+    assert set(table.unique) == {frozenset({"id"}), frozenset({"a", "id"})}
+    assert direct.target.table(direct.schema, "KV") is None
+    assert direct.target.tables([(direct.schema, "kv"), (direct.schema, "nosuch")]) == {(direct.schema, "kv"): table}
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_urls():
+    assert MysqlUrl.parse("mysql://a%40b:p%2Fw@db:3307/shop") == MysqlUrl("shop", "db", 3307, "a@b", "p/w")
+    assert MysqlUrl.parse("mysql:///shop?unix_socket=/s&user=u") == MysqlUrl("shop", user="u", unix_socket="/s")
+    for wrong in ("mysql://db", "mysql://db/a/b", "mysql://db/shop?x=1", "mysql://db:port/shop"):
+        with pytest.raises(OperatorError, match="TARGETDB"):
+            MysqlUrl.parse(wrong)
+
+
+def test_who_must_act_when_connecting(mariadb: MariaServer, maria_db: str):
+    with pytest.raises(OperatorError, match="Access denied"):
+        connect(mariadb.url(maria_db, user="nobody", password="wrong"))
+    with pytest.raises(OperatorError, match="Unknown database"):
+        connect(mariadb.url("nosuch"))
+    with pytest.raises(AwayError, match="can't be reached"):
+        connect("mysql://root@127.0.0.1:1/shop")
+    link = connect(mariadb.url(maria_db, tcp=False))
+    assert link.open
+    link.close()
+
+
+def test_cw01_a_commit_whose_answer_is_lost(direct: Direct, mariadb: MariaServer):
+    """CW-01: the connection is cut around COMMIT, byte by byte; the row read after connecting again tells the truth."""
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY)")
+    direct.close()
+    limits: list[int | None] = [None]
+    proxy = Proxy(lambda: ("127.0.0.1", mariadb.port), lambda: limits[0])
+    through = Direct("mysql", f"mysql://root@127.0.0.1:{proxy.port}/{direct.schema}", direct.schema, mariadb)
+    outcomes = set()
+    try:
+        through.open()
+        layout, before = through.layout("kv", "id", "id", "bigint"), 0
+        for number, less in enumerate((0, 1, 5, 10, 11, 12, 13, 18, 21), start=10):
+            limits[0] = before - less if before else None
+            start = proxy.forwarded
+            through.target.connect()
+            through.row = through.target.load_row()
+            new = replace(through.row, position=Position(0, number * 100))
+            with contextlib.suppress(AwayError):
+                through.target.begin(through.row, new)
+                through.target.apply((through.rows(layout, inserts=[[str(number)]]),))
+                through.target.commit()
+            before = before or proxy.forwarded - start
+            limits[0] = None
+            through.target.connect()
+            landed = direct.sql(f"SELECT count(*) FROM kv WHERE id = {number}") == [("1",)]
+            assert (through.target.load_row().position == new.position) == landed
+            outcomes.add(landed)
+    finally:
+        through.close()
+        proxy.close()
+    assert outcomes == {True, False}
+
+
+def test_a_lock_that_is_not_given_and_a_deadlock_are_tried_again(direct: Direct):
+    """Both lose the transaction and nothing else: AwayError, the batch comes again from the row."""
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY, v int)")
+    direct.sql("INSERT INTO kv VALUES (1, 0), (2, 0)")
+    layout = direct.layout("kv", "id v", "id", "bigint integer")
+    assert direct.server is not None
+    other = direct.server.connect(direct.schema, autocommit=False)
+    with other.cursor() as cursor:
+        cursor.execute("UPDATE kv SET v = 9 WHERE id = 1")
+        direct.begin()
+        direct.target.run("SET SESSION innodb_lock_wait_timeout = 1")
+        with pytest.raises(AwayError, match="1205"):
+            direct.target.apply((direct.rows(layout, updates=[["1", "1"]]),))
+        direct.target.connect()
+        direct.begin()
+        direct.target.apply((direct.rows(layout, updates=[["2", "2"]]),))
+        late = threading.Thread(target=_quietly, args=(cursor, "UPDATE kv SET v = 8 WHERE id = 2"))
+        late.start()
+        deadline = time.monotonic() + 20
+        while not direct.sql("SELECT 1 FROM information_schema.innodb_lock_waits") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # One of both is the victim; if it is we, that is AwayError, and nothing else.
+        lost = None
+        try:
+            direct.target.apply((direct.rows(layout, updates=[["1", "1"]]),))
+            direct.target.commit()
+        except AwayError as error:
+            lost = str(error)
+            direct.target.close()
+        late.join()
+        assert lost is None or "1213" in lost
+    other.rollback()
+    other.close()
+
+
+def _quietly(cursor: Any, statement: str) -> None:
+    with contextlib.suppress(pymysql.MySQLError):
+        cursor.execute(statement)
+
+
+def test_a_server_that_asks_for_a_file_gets_none(direct: Direct, tmp_path: Path):
+    """LOAD DATA LOCAL lets the server name any path: only rows that we are sending are ever sent."""
+    secret = tmp_path / "secret"
+    secret.write_text("1\n")
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY)")
+    load = f"LOAD DATA LOCAL INFILE '{secret}' INTO TABLE kv"
+    assert direct.target.link.load(load, b"7\n") == (1, 0)
+    with pytest.raises(AwayError, match="asked for a file"), direct.target.mapped():
+        direct.target.run(load)
+    assert direct.sql("SELECT * FROM kv") == [("7",)]
+
+
+def test_a_server_that_does_not_sync_each_commit(direct: Direct):
+    """flush() has it done where the user may; where not, connect() says what to grant."""
+    assert direct.server is not None
+    direct.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    try:
+        direct.target.connect()
+        direct.target.flush(direct.row, direct.row)
+        direct.sql(f"GRANT ALL ON {direct.schema}.* TO plain@'%' IDENTIFIED BY 'x'")
+        plain = Direct("mysql", direct.server.url(direct.schema, user="plain", password="x"), direct.schema)
+        with pytest.raises(OperatorError, match="GRANT RELOAD"):
+            plain.open()
+    finally:
+        direct.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+        direct.sql("DROP USER IF EXISTS plain@'%'")
+
+
+def test_admin(direct: Direct):
+    """The checkpoint table in a database of its own, rows told and forgotten."""
+    admin = admin_for(direct.url)
+    table = (f"{direct.schema}_gg", "chk")
+    assert admin.rows_of_table(direct.url, table) is None
+    try:
+        admin.add_row_table(direct.url, table)
+        assert admin.rows_of_table(direct.url, table) == []
+    finally:
+        direct.sql(f"DROP DATABASE {table[0]}")
+    rows = admin.rows_of_table(direct.url, direct.checkpoint_table)
+    assert [(row["group"], row["group_key"], row["seqno"], row["rba"]) for row in rows or []] == [("REP1", "77", 0, 0)]
+    assert admin.read_row(direct.url, direct.checkpoint_table, "REP1", 77) == direct.target.load_row()
+    assert admin.delete_row(direct.url, direct.checkpoint_table, "REP1", 77) is True
+    assert direct.target.load_row() is None

@@ -1,0 +1,197 @@
+"""REPERROR's other actions while everything crashes: whoever comes after finds the same out again, and ends the same.
+
+Transactions given up whole (in a block with others, larger than a job, or violating what only the whole can violate),
+exceptions tables, and what is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from replicat.discard import Discards
+from replicat.discardfile import DiscardFile, Examined
+from replicat.params import ReplicatParams
+from replicat.replicat import Replicat
+from tests.fault.test_replicat_crashes import FailAt
+from tests.support.list_target import ListTarget, Store, shape
+from tests.support.replicat_trail import InlineEngine, TrailFeed, table
+from trails.errors import AwayError, OperatorError
+from trails.position import TrailName
+from trails.record import MISSING, Op
+from trails.runtime.params import parse_text
+from trails.runtime.registration import Registration
+from trails.testing import After, Crash, FakeClock, FaultFs
+
+TRAIL = TrailName("/home/dirdat", "rt")
+PATH = "/home/dirdsc/REP1.dsc"
+KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
+SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note"), shape("s", "exc", "id v why")]
+REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
+TEXT = """REPLICAT rep1
+TARGETDB postgresql://x/y
+BATCHROWS 4
+RECONNECTSECS 60
+REPERROR (1062, TRANSDISCARD)
+REPERROR (23503, DISCARD)
+REPERROR (02000, EXCEPTION)
+REPERROR (DEFAULT2, IGNORE)
+MAP s.kv, TARGET s.kv, MAPEXCEPTION (TARGET s.exc, COLMAP (USEDEFAULTS, why = lasterr.dberrnum));
+MAP s.log, TARGET s.log;
+"""
+PARAMS = ReplicatParams.from_statements(parse_text(TEXT, "p"))
+
+
+def script(feed: TrailFeed) -> None:
+    """Transactions 2, 3 and 5 are given up whole; one change of 4 goes to a table, one of 6 nowhere."""
+    feed.tx((Op.INSERT, KV, ["1", "a"]), (Op.INSERT, LOG, ["1"]))
+    feed.tx((Op.INSERT, LOG, ["2"]), (Op.INSERT, KV, ["2", "a"]), (Op.INSERT, LOG, ["2b"]))
+    large = [(Op.INSERT, LOG, [f"3-{n}"]) for n in range(12)]
+    feed.tx(*large[:7], (Op.INSERT, KV, ["3", "a"]), *large[7:], pieces=4)
+    feed.tx((Op.INSERT, KV, ["4", "d"]), (Op.UPDATE, KV, ["9", "x"], ["9", "w"]), (Op.INSERT, LOG, ["4"]))
+    feed.tx((Op.INSERT, LOG, ["unpaired"]), (Op.INSERT, KV, ["5", "e"]))
+    feed.tx((Op.DELETE, LOG, ["none"]), (Op.INSERT, LOG, ["6"]), (Op.DELETE, KV, ["9", MISSING]))
+
+
+WANTED = {
+    ("s", "kv"): {("1",): ("1", "a"), ("4",): ("4", "d")},
+    ("s", "log"): [("1",), ("4",), ("6",)],
+    ("s", "exc"): [("9", "x", "02000"), ("9", None, "02000")],
+}
+DISCARDED = [*((2, n) for n in range(3)), *((3, n) for n in range(13)), (5, 0), (5, 1)]
+
+
+def unpaired(tables: Any) -> str:
+    """What a transaction may not leave behind."""
+    return "s.log: unpaired" if ("unpaired",) in tables.get(("s", "log"), []) else ""
+
+
+class Run:
+    """Processes of one group, one after the other, on one file system and one target."""
+
+    def __init__(self) -> None:
+        self.fs = FaultFs()
+        feed = TrailFeed(self.fs, TRAIL)
+        script(feed)
+        feed.close()
+        self.fs.corrupt(TRAIL.path(0), lambda data: None)
+        self.store = Store()
+        self.said: list[str] = []
+
+    def target(self, faults: Callable[[str], None] = lambda call: None) -> ListTarget:
+        target = ListTarget(self.store, SHAPES, unique=(("s.kv", "v"),))
+        target.faults, target.whole = faults, unpaired
+        return target
+
+    def __call__(self, target: ListTarget | None = None) -> Replicat:
+        """Start, apply all there is, flush, stop."""
+        file = DiscardFile(self.fs, PATH, 1, title="A discard file")
+        process = Replicat(
+            PARAMS, REG, TRAIL, fs=self.fs, clock=FakeClock(), target=target or self.target(),
+            engine=InlineEngine(self.fs), note=lambda text: None,
+            discards=Discards("REP1", PARAMS.error_rules, file, clock=FakeClock(), warn=self.said.append),
+        )  # fmt: skip
+        try:
+            for _ in range(400):
+                if not process.step():
+                    if not process._away and process._at_eof:
+                        break
+                    process._clock.sleep(1)
+            process.flush()
+        finally:
+            process.close()
+        return process
+
+    def records(self) -> list[tuple[int, int]]:
+        """(CSN, change) of each whole record."""
+        if not self.fs.exists(PATH):
+            return []
+        lines = [place.decode() for place, *_ in Examined(self.fs.open(PATH))]
+        return sorted((int(n[1]), int(n[2])) for n in (re.search(r"CSN (\d+), change (\d+)", x) for x in lines) if n)
+
+    def check(self, where: object) -> None:
+        """Everything else arrived, everything given up is where it belongs, once."""
+        assert self.store.tables == WANTED, where
+        assert self.records() == DISCARDED, where
+
+
+def test_a_clean_run_counts_what_is_given_up():
+    """Each change in one counter."""
+    run = Run()
+    counted = {row["from"]: row for row in run().stats.to_reply()["tables"]}
+    run.check("clean")
+    kv, log = counted["s.kv"], counted["s.log"]
+    assert (kv["inserts"], kv["discards"], kv["more"]) == (2, 3, {"exceptions": 2})
+    assert (log["inserts"], log["discards"], log["more"]) == (3, 15, {"ignored": 1})
+    assert f"discarded (s.log SQLSTATE 23505: 2, s.kv SQLSTATE 23505: 1); see {PATH}" in run.said[0]
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_crash_at_every_call_of_the_target(how: After):
+    """I8, I10: between a condemnation and its carrying out, too: it is found out again."""
+    clean, counter = Run(), FailAt(10**9, Crash())
+    clean(clean.target(counter))
+    for number in range(1, 10**9 - counter.left + 1):
+        run = Run()
+        with pytest.raises(Crash):
+            run(run.target(FailAt(number, Crash())))
+        run.fs.reboot(how)
+        if run.store.row is not None and how is not After.KILL:
+            committed = [(csn, n) for csn, n in DISCARDED if csn <= int(run.store.row.csn or 0)]
+            assert set(committed) <= set(run.records()), number
+        run()
+        run.check(number)
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_crash_at_every_call_of_the_file_system(how: After):
+    """I8, I10: and the process that mends it crashes too."""
+    run = Run()
+    first = run.fs.calls
+    run()
+    some = list(After).index(how) % 3  # each call under one or two of them
+    for number in range(first + 1 + some, run.fs.calls + 1, 3):
+        run = Run()
+        run.fs.crash_at = number
+        with pytest.raises(Crash):
+            run()
+        run.fs.reboot(how)
+        run.fs.crash_at = run.fs.calls + 31
+        try:
+            run()
+        except Crash:
+            run.fs.reboot(how)
+            run()
+        run.check(number)
+
+
+def test_away_at_every_call_of_the_target():
+    """One process, whose verdicts outlive the connection: the same end, each change counted once."""
+    clean, counter = Run(), FailAt(10**9, Crash())
+    clean(clean.target(counter))
+    for number in range(4, 10**9 - counter.left + 1):
+        run = Run()
+        stats = run(run.target(FailAt(number, AwayError("gone")))).stats.to_reply()
+        run.check(number)
+        discards = sum(row["discards"] for row in stats["tables"])
+        assert len(DISCARDED) - 13 <= discards <= len(DISCARDED), number  # a commit may have landed unseen
+
+
+def test_cw28_a_full_disk_commits_nothing_of_a_condemned_transaction():
+    """CW-28: START goes on once there is space."""
+    run = Run()
+
+    def full(called: str, path: str) -> None:
+        if called == "datasync" and path == PATH:
+            raise OperatorError(f"cannot {called} {path}: No space left on device", hint="Make space")
+
+    run.fs.fail = full
+    with pytest.raises(OperatorError, match="No space left"):
+        run()
+    assert ("2",) not in run.store.tables.get(("s", "log"), [])
+    run.fs.fail = lambda *_: None
+    run()
+    run.check("full")

@@ -1,0 +1,297 @@
+"""Where a Replicat begins, cuts and ends: ordered places, split transactions and END, killed at every call."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replicat.batch import Cutting
+from replicat.params import End, ReplicatParams
+from replicat.replicat import Replicat
+from tests.fault.test_replicat_crashes import FailAt
+from tests.support.batches import TRAIL, Shaped, csn_of
+from tests.support.list_target import ListTarget, Store, shape
+from tests.support.replicat_trail import InlineEngine
+from trails.errors import OperatorError
+from trails.runtime.params import parse_text
+from trails.runtime.registration import Registration
+from trails.testing import Crash, FakeClock
+
+REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
+SHAPES = [shape("s", "kv", "id v")]
+
+
+def params(more: str = "") -> ReplicatParams:
+    """As the file would say it."""
+    text = f"REPLICAT rep1\nTARGETDB postgresql://x/y\nRECONNECTSECS 60\n{more}\nMAP s.*, TARGET s.*;\n"
+    return ReplicatParams.from_statements(parse_text(text, "p"))
+
+
+@pytest.fixture
+def trail() -> Shaped:
+    """Transactions 1 to 3 in one block, 4 alone, 5 in four, 6 to 9 in one block, 10 alone; committed at 1 to 10 us."""
+    made = Shaped()
+    made.whole(1, 2, 1)
+    made.whole(1)
+    made.large(2, 2, 2, 2)
+    made.place()
+    made.whole(1, 3, 1, 1)
+    made.whole(2)
+    made.sync()
+    return made
+
+
+def process(
+    trail: Shaped, store: Store, settings: ReplicatParams, reg: Registration, notes: list[str], fail: Any = None
+) -> Replicat:
+    """One start of the group."""
+    target = ListTarget(store, SHAPES)
+    if fail is not None:
+        target.faults = fail
+    return Replicat(
+        settings, reg, TRAIL, fs=trail.fs, clock=FakeClock(20), target=target, engine=InlineEngine(trail.fs),
+        note=notes.append,
+    )  # fmt: skip
+
+
+def run(
+    trail: Shaped,
+    store: Store,
+    settings: ReplicatParams,
+    reg: Registration = REG,
+    notes: list[str] | None = None,
+    fail: Any = None,
+) -> Replicat:
+    """Start, apply all there is, flush, stop."""
+    made = process(trail, store, settings, reg, notes if notes is not None else [], fail)
+    for _ in range(200):
+        if made.finished() or (not made.step() and made._at_eof):
+            break
+    made.flush()
+    made.close()
+    return made
+
+
+def rows(store: Store) -> list[tuple[int, int]]:
+    """(transaction, number in it) of all rows, in the order in which they came."""
+    return [(int(csn), int(index)) for csn, index in store.tables.get(("s", "kv"), [])]
+
+
+def changes(trail: Shaped, wanted: Callable[[int], bool] = lambda _number: True) -> list[tuple[int, int]]:
+    """The same of the trail."""
+    return [(int(csn), index) for csn, index in trail.changes if wanted(int(csn))]
+
+
+def killed_everywhere(
+    trail: Shaped, settings: ReplicatParams, reg: Registration, begin: Store, wanted: list[tuple[int, int]]
+) -> None:
+    """Killed at each call of the target there is, then started again twice: the same rows, once each."""
+    for number in itertools.count(1):
+        store = Store(copy.deepcopy(begin.tables), begin.row, copy.deepcopy(begin.flushed))
+        try:
+            run(trail, store, settings, reg, fail=FailAt(number, Crash()))
+        except Crash:
+            run(trail, store, settings, reg)
+            run(trail, store, settings, reg)
+            assert rows(store) == wanted, number
+        else:
+            assert rows(store) == wanted
+            assert number > 5
+            return
+
+
+@pytest.mark.parametrize(
+    "more", ["", "GROUPTRANSOPS 1", "GROUPTRANSOPS 3", "MAXTRANSOPS 3", "GROUPTRANSOPS 2\nMAXTRANSOPS 2"]
+)
+def test_cut_batches_killed_at_every_call(trail: Shaped, more: str):
+    """I10: the row stands inside a block of many transactions, or of one, and the next process goes on there."""
+    killed_everywhere(trail, params(more), REG, Store(), changes(trail))
+
+
+def test_grouptransops_1_commits_each_transaction_by_itself(trail: Shaped):
+    """Also those of one block; what is seen at each commit is a state of the source."""
+    seen: list[int] = []
+    store = Store()
+    run(
+        trail, store, params("GROUPTRANSOPS 1"),
+        fail=lambda call: seen.append(len(rows(store))) if call == "committed" else None,
+    )  # fmt: skip
+    assert seen == [1, 3, 4, 5, 13, 14, 17, 18, 19, 21]
+
+
+def test_maxtransops_says_that_atomicity_is_given_up(trail: Shaped):
+    """Parts at block borders; one line for the transaction."""
+    seen: list[int] = []
+    store, notes = Store(), []
+    run(
+        trail, store, params("MAXTRANSOPS 4"), notes=notes,
+        fail=lambda call: seen.append(len(rows(store))) if call == "committed" else None,
+    )  # fmt: skip
+    assert seen == [5, 9, 13, 21]
+    said = [note for note in notes if "MAXTRANSOPS 4" in note]
+    assert len(said) == 1
+    assert f"CSN {csn_of(5)}, 8 changes, is split" in said[0]
+
+
+ORDERS = [
+    ({"after_csn": csn_of(2)}, lambda n: n > 2),
+    ({"at_csn": csn_of(2)}, lambda n: n >= 2),
+    ({"at_csn": "7"}, lambda n: n >= 7),
+    ({"after_csn": csn_of(5)}, lambda n: n > 5),
+    ({"at_csn": csn_of(0)}, lambda n: True),
+    ({"after_csn": csn_of(9)}, lambda n: n > 9),
+    ({"skip": 1}, lambda n: n > 1),
+]
+
+
+@pytest.mark.parametrize(("order", "wanted"), ORDERS)
+@pytest.mark.parametrize("more", ["", "GROUPTRANSOPS 1\nMAXTRANSOPS 2"])
+def test_start_orders_are_obeyed_once(trail: Shaped, order: dict[str, Any], wanted: Callable[[int], bool], more: str):
+    """ATCSN, AFTERCSN, SKIPTRANSACTION from the first file, the place also inside a block; killed at every call."""
+    killed_everywhere(trail, params(more), replace(REG, start_no=3, start=order), Store(), changes(trail, wanted))
+
+
+@pytest.mark.parametrize(
+    ("order", "wanted"),
+    [
+        ({"csn": csn_of(3)}, lambda n: n >= 3),
+        ({"csn": csn_of(5)}, lambda n: n >= 5),
+        ({"begin_us": 8}, lambda n: n >= 8),
+        ({"csn": csn_of(1)}, lambda n: True),
+    ],
+)
+def test_alter_orders_are_as_exact(trail: Shaped, order: dict[str, Any], wanted: Callable[[int], bool]):
+    """CW-19: ALTER by CSN or time, back as well as forth."""
+    store = Store()
+    run(trail, store, params())
+    store.tables = {}
+    killed_everywhere(trail, params(), replace(REG, alter_no=2, alter=order), store, changes(trail, wanted))
+
+
+@pytest.mark.parametrize("order", [{"after_csn": csn_of(12)}, {"at_csn": csn_of(13)}])
+def test_a_csn_that_is_still_to_come(trail: Shaped, order: dict[str, Any]):
+    """What comes before it later is left out too, by later processes as well; from there on all is applied."""
+    reg = replace(REG, start_no=3, start=order)
+    store, notes = Store(), []
+    run(trail, store, params(), reg)
+    assert rows(store) == []
+    trail.whole(1, 2)
+    trail.sync()
+    run(trail, store, params(), reg)
+    assert rows(store) == []
+    assert store.row is not None
+    assert store.row.skip_until
+    trail.whole(2, 1)
+    trail.sync()
+    killed_everywhere(trail, params(), reg, store, changes(trail, lambda n: n > 12))
+    run(trail, store, params(), reg, notes)
+    assert store.row.skip_until == ""
+    assert any("beginning as ordered" in note for note in notes)
+    trail.whole(1)
+    trail.sync()
+    run(trail, store, params(), reg)
+    assert rows(store) == changes(trail, lambda n: n > 12)
+
+
+def test_an_alter_behind_a_start_makes_it_void(trail: Shaped):
+    """Its number is higher; and a START behind an ALTER is obeyed from where that points."""
+    reg = replace(REG, start_no=3, start={"after_csn": csn_of(9)}, alter_no=4, alter={"csn": csn_of(8)})
+    store = Store()
+    run(trail, store, params(), reg)
+    assert rows(store) == changes(trail, lambda n: n >= 8)
+    store.tables = {}
+    run(trail, store, params(), replace(reg, alter_no=5, start_no=6, start={"skip": 1}))
+    assert rows(store) == changes(trail, lambda n: n > 8)
+
+
+def test_skiptransaction_at_the_end_of_the_trail(trail: Shaped):
+    """Nothing waits, so nothing is skipped, and the order is spent: a transaction that comes later is applied."""
+    store, notes = Store(), []
+    run(trail, store, params())
+    reg = replace(REG, start_no=3, start={"skip": 1})
+    run(trail, store, params(), reg, notes)
+    assert any("nothing is skipped" in note for note in notes)
+    trail.whole(1)
+    trail.sync()
+    run(trail, store, params(), reg)
+    assert rows(store) == changes(trail)
+
+
+@pytest.mark.parametrize(("typed", "error"), [("0/16B3748", "such as 0000000000000003"), ("x", "such as")])
+def test_a_csn_of_another_form_is_refused(trail: Shaped, typed: str, error: str):
+    """Its order would mean nothing; another START replaces the order."""
+    store = Store()
+    with pytest.raises(OperatorError, match=f"START or ALTER REPLICAT: expected a CSN {error}"):
+        run(trail, store, params(), replace(REG, start_no=3, start={"at_csn": typed}))
+    run(trail, store, params(), replace(REG, start_no=4, start={"at_csn": csn_of(9)}))
+    assert rows(store) == changes(trail, lambda n: n >= 9)
+
+
+@pytest.mark.parametrize(
+    ("end", "wanted"),
+    [
+        (f"END CSN {csn_of(2)}", lambda n: n <= 2),
+        ("END CSN 5", lambda n: n <= 5),
+        (f"END CSN {csn_of(8)}\nGROUPTRANSOPS 1\nMAXTRANSOPS 3", lambda n: n <= 8),
+        (f"END CSN {csn_of(10)}", lambda n: True),
+        ("END RUNTIME", lambda n: True),
+    ],
+)
+def test_end_killed_at_every_call(trail: Shaped, end: str, wanted: Callable[[int], bool]):
+    """Every transaction up to it and none behind; then the process has finished and says why, at a later START too."""
+    killed_everywhere(trail, params(end), REG, Store(), changes(trail, wanted))
+    store, notes = Store(), []
+    ended = run(trail, store, params(end), notes=notes)
+    assert ended.finished().startswith("END is reached at position ")
+    assert rows(store) == changes(trail, wanted)
+    again = run(trail, store, params(end))
+    assert again.finished()
+    assert rows(store) == changes(trail, wanted)
+    run(trail, store, params())
+    assert rows(store) == changes(trail)
+
+
+def test_end_at_a_time_waits_for_what_lies_behind_it(trail: Shaped):
+    """At the trail's end more may come from before it; the first transaction behind it ends the process."""
+    settings = replace(params(), end=End(time_us=11))
+    store = Store()
+    assert not run(trail, store, settings).finished()
+    trail.whole(1, 1)
+    trail.sync()
+    assert "lies beyond it" in run(trail, store, settings).finished()
+    assert rows(store) == changes(trail, lambda n: n <= 11)
+    assert run(trail, store, replace(params(), end=End(time_us=9))).finished()
+    assert "applied already" in run(trail, store, replace(params(), end=End(time_us=10))).finished()
+
+
+def test_end_runtime_leaves_what_came_later(trail: Shaped):
+    """The clock stands at 20 us: a transaction of 21 is not applied; one of 20 is."""
+    trail.feed.number = 19
+    trail.whole(1, 1)
+    trail.sync()
+    store = Store()
+    assert run(trail, store, params("END RUNTIME")).finished()
+    assert rows(store) == changes(trail, lambda n: n <= 20)
+
+
+def test_batchsecs_gathers(trail: Shaped):
+    """What waits is not given out before its time, and then all of it at once."""
+    now = [100.0]
+    batcher = trail.batcher(Cutting(seconds=5), now=lambda: now[0])
+    assert batcher.next() is None
+    assert batcher.gathers_for == 5
+    assert batcher.position is None
+    trail.whole(1)
+    trail.sync()
+    now[0] += 4
+    assert batcher.next() is None
+    now[0] += 1
+    batch = batcher.next()
+    assert batch is not None
+    assert trail.read(batch) == trail.changes
+    assert batcher.position == batch.end
