@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv with the pinned dependencies and sees to a Java runtime and a MariaDB server for tests. Every make target calls it first;
-# when nothing changed since the last time it only compares two hashes.
+# Makes .venv with the pinned dependencies and sees to a Java runtime, and a MariaDB server for tests. Every make target
+# calls it first; when nothing changed since the last time it only compares two hashes.
 # Exit codes: 0 ready, 2 somebody must mend what the last line names.
 set -eu
 cd "$(dirname "$0")/.."
@@ -131,16 +131,18 @@ maria_found() {
     PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null 2>&1 || PATH=$PATH:/usr/sbin command -v mysqld >/dev/null 2>&1
 }
 
+policy=/usr/sbin/policy-rc.d
+ours=
+trap 'rm -f "$apt_log"; [ -z "$ours" ] || as_root rm -f "$policy"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 maria_install() {
-    policy=/usr/sbin/policy-rc.d
-    ours=
     if [ ! -e $policy ]; then
         ours=1
         printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null 2>&1 && as_root chmod 755 $policy || return 1
     fi
-    apt_install mariadb-server && done=0 || done=1
-    [ -z "$ours" ] || as_root rm -f $policy
-    return $done
+    apt_install mariadb-server
 }
 
 if ! maria_found; then

@@ -57,7 +57,7 @@ def single_text(text: str) -> str:
     """A double's text, if a single float holds the same number."""
     number = float(finite(text))
     try:
-        same = struct.unpack("f", struct.pack("f", number))[0] == number
+        same = struct.unpack("<f", struct.pack("<f", number))[0] == number
     except OverflowError:
         same = False
     if not same:
@@ -67,7 +67,10 @@ def single_text(text: str) -> str:
 
 def real_text(text: str) -> str:
     """A real as the very number that a single float is: read by its shortest text, the largest one would not fit."""
-    return repr(struct.unpack("f", struct.pack("f", float(finite(text))))[0])
+    try:
+        return repr(struct.unpack("<f", struct.pack("<f", float(finite(text))))[0])
+    except OverflowError:
+        raise UnfitError("too large for a FLOAT", OUT_OF_RANGE) from None
 
 
 def finite_plain(text: str) -> str:
@@ -244,7 +247,7 @@ def real_back(value: Any) -> str:
     number = float(value)
     for digits in range(1, 10):
         text = format(number, f".{digits}g")
-        if struct.pack("f", float(text)) == struct.pack("f", number):
+        if struct.pack("<f", float(text)) == struct.pack("<f", number):
             break
     return _float_text(number, text, 6)
 

@@ -175,7 +175,6 @@ def connect(url: str) -> Link:
                 pymysql.err.OperationalError, pymysql.err.InternalError, pymysql.err.ProgrammingError
             ):
                 link.query(statement)
-                link.next_result() if link._result.has_next else None  # noqa: SLF001
     except pymysql.MySQLError as error:
         with contextlib.suppress(pymysql.MySQLError):
             link.close()

@@ -5,6 +5,7 @@ Rule: read from information_schema, each name compared as the server compares it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from trails.errors import OperatorError
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 Place = tuple[str, str]
+_GRANT = re.compile(r"GRANT (.+?) ON (\S+) TO ")
 
 AUTO = "auto_increment"
 NOT_NULL = "NOT NULL"
@@ -45,15 +47,29 @@ def _tables_in(query: Query, schema: str, names: dict[str, Place], *, folds: boo
             by_table.setdefault(name.lower() if folds else name, []).append(tuple(rest))
         return by_table
 
+    blind = _blind_to_triggers(query, schema)
     tables, columns, unique, triggers = rows(_TABLES), rows(_COLUMNS), rows(_UNIQUE), rows(_TRIGGERS)
     return {
-        place: _table(place, tables[name], columns.get(name, []), unique.get(name, []), triggers.get(name, []))
+        place: _table(place, tables[name], columns.get(name, []), unique.get(name, []), triggers.get(name, []) or blind)
         for name, place in names.items()
         if name in tables and tables[name][0][0] in ("BASE TABLE", "SYSTEM VERSIONED")
     }
 
 
 _Rows = Sequence[tuple[Any, ...]]
+
+
+def _blind_to_triggers(query: Query, schema: str) -> list[tuple[Any, ...]]:
+    """What stands for triggers where this user would not be shown any: that needs a privilege of its own."""
+    for grant, *_ in query("SHOW GRANTS", ()):
+        found = _GRANT.match(grant)
+        if found is None or not re.search(r"\b(TRIGGER|ALL PRIVILEGES)\b", found[1]):
+            continue
+        scope = found[2].replace('"', "").replace("`", "").removesuffix(".*").replace("\\", "")
+        pattern = re.escape(scope).replace("%", ".*").replace("_", ".")
+        if scope == "*" or re.fullmatch(pattern, schema, re.IGNORECASE):
+            return []
+    return [(f"(if there is any: this user is shown none without GRANT TRIGGER ON {schema}.*)",)]
 
 
 def _table(place: Place, table: _Rows, columns: _Rows, indexes: _Rows, triggers: _Rows) -> TargetTable:

@@ -256,7 +256,7 @@ def test_i10_sigkill_at_any_time(case: Case):
     feed.writer.sync()
     case.bench.lines = ["BATCHROWS 20"]
     chance = random.Random(4)
-    for _ in range(8):
+    for _ in range(5):
         process = case.bench.spawn()
         deadline = time.monotonic() + 20
         before = _csn(case)

@@ -312,6 +312,28 @@ def test_a_server_that_does_not_sync_each_commit(direct: Direct):
         direct.sql("DROP USER IF EXISTS plain@'%'")
 
 
+def test_a_user_with_no_more_than_it_needs(direct: Direct):
+    """SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES; without TRIGGER nobody would see what fires."""
+    assert direct.server is not None
+    direct.sql("CREATE TABLE kv (id bigint PRIMARY KEY, v varchar(9))")
+    needs = "SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES"
+    direct.sql(f"GRANT {needs} ON {direct.schema}.* TO least@'%' IDENTIFIED BY 'x'")
+    try:
+        least = Direct("mysql", direct.server.url(direct.schema, user="least", password="x"), direct.schema)
+        least.open()
+        assert "GRANT TRIGGER" in least.target.table(direct.schema, "kv").fires[0]
+        direct.sql(f"GRANT TRIGGER ON {direct.schema}.* TO least@'%'")
+        assert least.target.table(direct.schema, "kv").fires == ()
+        layout = least.layout("kv", "id v", "id", "bigint text")
+        least.do(least.rows(layout, inserts=[["1", "a"]]))
+        least.do(least.rows(layout, updates=[["1", "b"]]), rewrite=True)
+        least.target.flush(least.row, least.row)
+        least.close()
+    finally:
+        direct.sql("DROP USER least@'%'")
+    assert direct.sql("SELECT v FROM kv") == [("b",)]
+
+
 def test_admin(direct: Direct):
     """The checkpoint table in a database of its own, rows told and forgotten."""
     admin = admin_for(direct.url)

@@ -234,7 +234,8 @@ def test_an_old_row_has_the_tokens_of_its_change():
     """They are facts of the change: a filter by a token judges both rows alike, and a column takes the change's own."""
     layout = Layout("t", "kv", ("id", "v", "tok"), ("text",) * 3, ("id",), logical=("text",) * 3)
     slots = (Slot("column", 0), Slot("column", 1), Slot("token", 2))
-    filtered = plan(program(expression(Operand("token", 2, "TOK"), kind="boolean"), slots=slots, filters=keep()), layout)
+    token = expression(Operand("token", 2, "TOK"), kind="boolean")
+    filtered = plan(program(token, slots=slots, filters=keep()), layout)
     record = (Op.UPDATE, 0, ["1", "b", "here"], ["1", "a", "here"])
     assert works(built(filtered, record, results=[(PASSES,)])) == [("updates", ("1", "b", "here"))]
     assert works(built(filtered, record, results=[(FAILS,)])) == []

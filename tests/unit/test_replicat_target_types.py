@@ -35,7 +35,7 @@ MYSQL = [
     ("decimal", "double", "0.12345678901234567", REFUSED),
     ("double", "float", "0.1", REFUSED),
     ("double", "float", "0.5", "0.5"),
-    ("real", "float", "0.1", "0.1"),
+    ("real", "float", "0.1", "0.10000000149011612"),
     ("double", "double", "Infinity", REFUSED),
     ("double", "decimal(20,3)", "1e+16", "10000000000000000"),
     ("text", "char(3)", "a ", REFUSED),
