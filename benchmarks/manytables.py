@@ -61,6 +61,7 @@ class _Feed:
 
     def __init__(self, folder: Path, defs: list[TableDef]) -> None:
         identity = WriterIdentity("bench", "EXT1", "bench", {"kind": "postgresql"})
+        folder.mkdir(mode=0o700)
         trail = TrailName(str(folder), "rt")
         self.writer = TrailWriter.open(RealFs(), trail, identity, start=Mark(), restart_open=True)
         self._defs = [MARKER, *defs]

@@ -11,7 +11,7 @@ not carry (columns that COLMAP or COLS govern, a history's NOT NULL and keys) is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replicat.ddlsql import DIALECTS, Dialect, NoStatementError, Place, Script, is_retyped
@@ -63,9 +63,10 @@ def carry(
     look: Look,
     kind: str,
     others: Callable[[Place], Collection[str]] = lambda _place: (),
-) -> list[Carry]:
-    """What to do, target table by target table. `old`, `new`: the MAPs that take the table before and after.
+) -> Iterator[Carry]:
+    """What to do, target table by target table; each is looked at once the one before is done, which may be the same.
 
+    `old`, `new`: the MAPs that take the table before and after.
     `others`: the source tables that a target table takes, as far as they are known. CannotError says what can't be
     carried, and why.
     """
@@ -81,21 +82,28 @@ class _Carrier:
         self._sql = dialect
         self._others = others
 
-    def run(self, old: Sequence[Mapped], new: Sequence[Mapped]) -> list[Carry]:
+    def run(self, old: Sequence[Mapped], new: Sequence[Mapped]) -> Iterator[Carry]:
         change = self._change
         try:
             if change.new is None:
-                return [self._drop(mapped) for mapped in old]
-            if change.old is None:
-                return [self._create(mapped, change.new) for mapped in new]
-            both, gone, come = _pairs(old, new)
-            return [
-                *(self._alter(a, b, change.old, change.new) for a, b in both),
-                *(Carry(_name(m.place), notes=("left alone: no MAP takes the table's new name",)) for m in gone),
-                *(self._enters(mapped) for mapped in come),
-            ]
+                yield from map(self._drop, old)
+            elif change.old is None:
+                for mapped in new:
+                    yield self._create(mapped, change.new)
+            else:
+                yield from self._changed(old, new, change.old, change.new)
         except NoStatementError as error:
             raise CannotError(change, str(error)) from None
+
+    def _changed(
+        self, old: Sequence[Mapped], new: Sequence[Mapped], before: TableShape, after: TableShape
+    ) -> Iterator[Carry]:
+        both, gone, come = _pairs(old, new)
+        for was, becomes in both:
+            yield self._alter(was, becomes, before, after)
+        for mapped in gone:
+            yield Carry(_name(mapped.place), notes=("left alone: no MAP takes the table's new name",))
+        yield from map(self._enters, come)
 
     # Whole tables
 

@@ -90,23 +90,29 @@ class DdlApply:
     def _carry(
         self, change: DdlChange, old: Sequence[Mapped], new: Sequence[Mapped], where: str, running: Running
     ) -> None:
-        try:
-            carries = carry(change, old, new, self._look, self._target.kind, self._planning.sources_of)
-        except CannotError as error:
-            self._refused(change, where, running, error, "", "")
-            return
-        for item in carries:
+        carries = carry(change, old, new, self._look, self._target.kind, self._planning.sources_of)
+        while True:
             try:
-                if item.statements:
-                    self._target.ddl(item.statements)
-            except RefusedError as error:
-                text = f"{error}; statements: {'; '.join(item.statements)}"
-                self._refused(change, where, running, text, error.sqlstate, getattr(error, "code", ""))
-                continue
-            self._note(_told(change, where, item))
-            if item.statements:
-                self._applying.count_ddl(change.full_name, item.target)
+                item = next(carries, None)
+            except CannotError as error:
+                self._refused(change, where, running, error, "", "")
+                return
+            if item is None:
+                break
+            self._run(change, item, where, running)
         self._tries.pop(where, None)
+
+    def _run(self, change: DdlChange, item: Carry, where: str, running: Running) -> None:
+        try:
+            if item.statements:
+                self._target.ddl(item.statements)
+        except RefusedError as error:
+            text = f"{error}; statements: {'; '.join(item.statements)}"
+            self._refused(change, where, running, text, error.sqlstate, getattr(error, "code", ""))
+            return
+        self._note(_told(change, where, item))
+        if item.statements:
+            self._applying.count_ddl(change.full_name, item.target)
 
     def _look(self, place: Place) -> Any:
         return self._target.table(*place)

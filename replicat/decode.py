@@ -54,7 +54,7 @@ class Spot:
 
     `csn` is empty, and `index` counts from the task's start, where the transaction began before the task; then `xid`
     and `time_us` are not known either. `plan`: that of the one MAP; None for a TRUNCATE of several tables. `shared`:
-    there are more MAPs that take the change.
+    there are more MAPs that take the change; `twin`: how many MAPs before this one take it to the same target table.
     """
 
     position: Position
@@ -71,6 +71,7 @@ class Spot:
     xid: str = ""
     time_us: int | None = None
     shared: bool = False
+    twin: int = 0
 
 
 class Evaluated(Protocol):
@@ -196,8 +197,11 @@ def run_each(
                         results = evaluated.since(change, i) if evaluated and record[0] in CHANGES else None
                         part = _alone(plans, tables, record, position, replace(facts), results)
                         spot = _spot(plans, position, opened, index, tables, record, part)
-                        shared = record[0] != Op.TRUNCATE and len(task.plans[tables[record[1]]]) > 1
-                        yield replace(spot, shared=shared), part
+                        if record[0] != Op.TRUNCATE:
+                            targets = [plan.target for plan in task.plans[tables[record[1]]]]
+                            twin = targets[:i].count(targets[i])
+                            spot = replace(spot, shared=len(targets) > 1, twin=twin)
+                        yield spot, part
                 index += 1
                 facts.index += 1
                 change += record[0] in CHANGES

@@ -55,7 +55,9 @@ def record(
 
 def _which_map(spot: Spot) -> str:
     """Where several MAPs take one table, its changes have a record for each of them."""
-    return f", to {json.dumps(spot.target)}" if spot.shared else ""
+    if not spot.shared:
+        return ""
+    return f", to {json.dumps(spot.target)}" + (f" by MAP {spot.twin + 1} of it" if spot.twin else "")
 
 
 def _target(mapped: Mapped) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class SparkEngine:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         try:
             self._context = self._start()
-            self._sql = SparkSql(self._context)
+            self._sql = SparkSql(self._context, self._warm)
             self._run([])
         except BaseException:
             self._end()
@@ -160,6 +160,12 @@ class SparkEngine:
             if isinstance(result, GateError):
                 raise result
         return list(results)
+
+    def _warm(self) -> None:
+        """There will be expressions: load what evaluates them, in the workers too, before the first batch comes."""
+        nothing = Task("", "", b"", (), {})
+        with contextlib.suppress(Exception):  # whatever it is, the first batch tells it
+            self._pool.submit(run_mapped, self._sql, programs_of({}), [nothing])
 
     def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
         """What the tasks evaluate. Looked for once as long as the plans are the same."""

@@ -37,7 +37,9 @@ from trails.position import Position
 from trails.record import MISSING, Image, Value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TRANDATA = "ADD TRANDATA with ALLCOLS for this table (REPLICA IDENTITY FULL), and GETUPDATEBEFORES for it in its Extract"
+TRANDATA = (
+    "ADD TRANDATA with ALLCOLS for this table (REPLICA IDENTITY FULL), and GETUPDATEBEFORES for it in its Extract"
+)
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class Ask(NamedTuple):
 class Known(NamedTuple):
     """A mapped row. `passes`: the row filters' verdict, None if it can't be known; `out`: the operation is left out."""
 
-    row: list[Value]
+    row: Image
     passes: bool | None = True
     out: bool = False
 
@@ -264,7 +266,7 @@ class Role:
             return Known([], False, result[0] == OUT)
         if self._results or mask is not None:
             result = self._converted(result, mask)
-        return Known(list(self._pick_slots((*self._slots.of(ask, facts), *result))), passes)
+        return Known(self._pick_slots([*self._slots.of(ask, facts), *result]), passes)
 
     def _converted(self, result: Result, mask: tuple[bool, ...] | None) -> Result:
         made = list(result)
@@ -279,12 +281,11 @@ class Role:
                     made[1 + i] = MISSING
         return made
 
-    def as_new(self, row: list[Value]) -> list[Value]:
+    def as_new(self, row: Image) -> Image:
         """The row as a new one, which has all its columns: one that @COLSTAT (MISSING) leaves out is NULL there."""
-        for i in self._left_out:
-            if row[i] is MISSING:
-                row[i] = None
-        return row
+        if not self._left_out:
+            return row
+        return [None if value is MISSING and i in self._left_out else value for i, value in enumerate(row)]
 
 
 def unjudged(plan: TablePlan, expression: Expression, kind: str) -> OperatorError:
@@ -350,6 +351,8 @@ class Mapper:
         self._nulls: Image = (None,) * width
         self._nothing: Image = [MISSING] * width
         self._source_key = frozenset(mapping.source_key)
+        # Without a before image nothing ever tells if a filter let the row in, and its key is that of the new one.
+        self.blind = self._is_blind() and not mapping.needs_before
         self._looks_back = not (mapping.insert_all or mapping.insert_updates)
         self._always_back = self.filtered or not plan.key or plan.conflict is not None or mapping.needs_before
         key = [mapping.slots[i] for i in plan.key]
@@ -365,20 +368,35 @@ class Mapper:
             return self.roles[INSERT].ask(after, self._nulls), None
         if op == 4:
             return self.roles[DELETE].ask(after, after), None
-        was = before if before is not None else self._nothing
-        new = self.roles[UPDATE].ask(after if before is None else merge(before, after), was)
-        if not self._looks_back or (not self._always_back and not self.key_moves and self._stays(new.image, before)):
-            return new, None
-        old_image = self._key_alone(after) if before is None else before
-        role = self.roles[OLD]
-        old = role.ask(old_image, old_image)
-        if role.number >= 0 and old.mask is None and new.mask is None and role.same(old_image, new.image):
-            old = old._replace(shared=True)
-        return new, old
+        if before is None:
+            new = self.roles[UPDATE].ask(after, self._nothing)
+            if self.blind or not self._looks_back or not (self._always_back or self.key_moves):
+                return new, None
+            return new, self._old(self._key_alone(after), new)
+        new = self.roles[UPDATE].ask(merge(before, after), before)
+        return new, self._old(before, new) if self._looks_back else None
 
-    def _stays(self, after: Image, before: Image | None) -> bool:
-        """Whether the target's key, which columns of the source are, is as it was."""
-        return before is None or all(before[i] is MISSING or before[i] == after[i] for i in self._key_columns)
+    def _old(self, image: Image, new: Ask) -> Ask:
+        role = self.roles[OLD]
+        old = role.ask(image, image)
+        if role.number >= 0 and old.mask is None and new.mask is None and role.same(image, new.image):
+            old = old._replace(shared=True)
+        return old
+
+    def key_row(self, after: Image) -> list[Value]:
+        """The key alone of the row that an image maps to, where `blind`."""
+        row: list[Value] = [MISSING] * len(self.mapping.slots)
+        for i in self.plan.key:
+            row[i] = after[self.mapping.slots[i].index]
+        return row
+
+    def _is_blind(self) -> bool:
+        slots, key = self.mapping.slots, self._source_key
+        plain = all(slots[i].kind == "column" and slots[i].index in key for i in self.plan.key)
+        reads = [{o.index for o in e.operands if o.index >= 0} for e in self.roles[OLD].program.row_filters]
+        never = bool(reads) and all(not columns <= key for columns in reads)
+        tests = any(o.kind == "missing" for e in self.roles[OLD].program.row_filters for o in e.operands)
+        return never and plain and not tests and bool(self.plan.key) and self.plan.conflict is None
 
     def _key_alone(self, after: Image) -> Image:
         """The row that was, where the source says no more than that its key is the same."""
@@ -470,7 +488,10 @@ class MappedWorker:
             return
         passes = self._judged(new, new_ask)
         if old_ask is None:
-            self._without_old(new, passes)
+            if before is None and self._mapper.blind and not (self._mapping.insert_all or self._mapping.insert_updates):
+                self._blindly(new, passes, after)
+            else:
+                self._without_old(new, passes)
             return
         old = old_ask.role.known(old_ask, old_result, self._facts)
         if self._mapper.filtered:
@@ -486,6 +507,15 @@ class MappedWorker:
         else:
             self._update(new.row, None, may=False)
 
+    def _blindly(self, new: Known, passes: bool, after: Image) -> None:
+        """Nothing tells whether the row belonged to the target before."""
+        if not passes:
+            self._inner.delete(self._mapper.key_row(after), may=True)
+            return
+        if MISSING in new.row:
+            raise self._not_whole(new.row)
+        self._inner.update(new.row, None, may=True)
+
     def _between(self, new: Known, passes: bool, old: Known, ask: Ask) -> None:
         """Whether the row belonged to the target before, and whether it does now."""
         if old.passes is False:
@@ -500,7 +530,7 @@ class MappedWorker:
         else:
             self._delete(old.row, may=old.passes is None)
 
-    def _not_whole(self, row: list[Value]) -> OperatorError:
+    def _not_whole(self, row: Image) -> OperatorError:
         lacking = [name for name, value in zip(self._plan.layout.columns, row, strict=True) if value is MISSING]
         return OperatorError(
             f"{self._plan.source}: an UPDATE came without {', '.join(lacking)}, and without what tells if the filter "
@@ -522,23 +552,23 @@ class MappedWorker:
             raise unjudged(self._plan, program.all[at], ask.role.kind)
         return known.passes and not known.out
 
-    def _insert(self, row: list[Value], ask: Ask) -> None:
+    def _insert(self, row: Image, ask: Ask) -> None:
         self._inner.insert(_complete(row) if self._mapping.insert_all else ask.role.as_new(row))
 
-    def _update(self, row: list[Value], was: list[Value] | None, *, may: bool) -> None:
+    def _update(self, row: Image, was: Image | None, *, may: bool) -> None:
         if may and self._plan.key:
             self._inner.update(row, was, may=True)
         else:
             self._inner.update(row, was)
 
-    def _delete(self, row: list[Value], *, may: bool) -> None:
+    def _delete(self, row: Image, *, may: bool) -> None:
         self._need_key(row)
         if may and self._plan.key:
             self._inner.delete(row, may=True)
         else:
             self._inner.delete(row)
 
-    def _old_row(self, old: list[Value], new: list[Value]) -> list[Value] | None:
+    def _old_row(self, old: Image, new: Image) -> Image | None:
         """The row that was, as far as it is needed; None where nothing of it is."""
         plan = self._plan
         if not plan.key:
@@ -549,7 +579,7 @@ class MappedWorker:
             return None
         return old
 
-    def _need_key(self, row: list[Value]) -> None:
+    def _need_key(self, row: Image) -> None:
         lacking = [self._plan.layout.columns[i] for i in self._plan.key if row[i] is MISSING]
         if lacking:
             raise OperatorError(
@@ -559,6 +589,6 @@ class MappedWorker:
             )
 
 
-def _complete(row: list[Value]) -> list[Value]:
+def _complete(row: Image) -> list[Value]:
     """A row that is inserted although its image was not whole."""
     return [None if value is MISSING else value for value in row]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from replicat.compact import Net
 from replicat.conflicts import KEEP, PLAIN, REFUSE, REMOVE, Case, Decision, decide, lacking, no_before
+from replicat.netrows import net_rows
 from replicat.part import Mapped, Part
-from replicat.plan import Conflict
+from replicat.plan import Conflict, TablePlan
 from replicat.target import ROW_EXISTS, Layout, RefusedError, Step, Target, Work
 from trails.record import MISSING, Image, Value
 
@@ -54,28 +56,39 @@ def _apply_one(target: Target, part: Part, mapped: Mapped, conflict: Conflict) -
         target.apply(tuple(_unchecked(step) for step in part.steps), single=True)
         return None
     if decision.kind != KEEP:
-        _write(target, layout, key, decision)
+        _write(target, mapped.plan, key, decision)
     return Resolved(decision.conflict, decision.kind != KEEP, decision.discard)
 
 
-def _write(target: Target, layout: Layout, key: tuple[Value, ...], decision: Decision) -> None:
+def _write(target: Target, plan: TablePlan, key: tuple[Value, ...], decision: Decision) -> None:
+    layout = plan.layout
     if decision.kind == REMOVE:
         target.remove(layout, key)
         return
     assert decision.row is not None
-    place = target.mark()
-    try:
-        new = key_of(layout, decision.row)
-        if new != key:
-            if target.current(layout, new) is not None:
-                raise RefusedError(
-                    layout.full_name, f"the key changes to ({', '.join(map(str, new))}), where a row is", ROW_EXISTS
-                )
-            target.remove(layout, key)
+    if key_of(layout, decision.row) == key:
         target.put(layout, decision.row)
-    except RefusedError:
-        target.undo(place)
-        raise
+    else:
+        _move(target, plan, key, decision.row)
+
+
+def _move(target: Target, plan: TablePlan, key: tuple[Value, ...], row: Image) -> None:
+    """A row whose key changes takes along what the target has in columns of its own, as without a conflict."""
+    layout, new = plan.layout, key_of(plan.layout, row)
+    if target.current(layout, new) is not None:
+        raise RefusedError(
+            layout.full_name, f"the key changes to ({', '.join(map(str, new))}), where a row is", ROW_EXISTS
+        )
+    old = target.current(layout, key)
+    if old is None:
+        target.put(layout, row)
+        return
+    # Of the target's own table, by its columns' names: no MAP has a say in it any more.
+    at = tuple(layout.columns.index(name) for name in layout.key)
+    worker = Net(at)
+    worker.update(row, old)
+    own = replace(plan, key=at, pick=None, mapping=None, conflict=None)
+    target.apply((Work(rows=(net_rows(own, worker),)),), single=True)
 
 
 def _unchecked(step: Step) -> Step:

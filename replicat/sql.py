@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replicat.expressions import Name, SqlError
@@ -52,9 +52,10 @@ _ONE_ROW = "SubqueryAlias", "LocalRelation", "Project"
 class SparkSql:
     """See replicat.expressions.Sql. Nothing of Spark SQL is loaded before the first question: it takes seconds."""
 
-    def __init__(self, context: Any) -> None:
-        """`context`: the SparkContext; a session is made on it."""
+    def __init__(self, context: Any, made: Callable[[], None] = lambda: None) -> None:
+        """`context`: the SparkContext; a session is made on it, then `made` called."""
         self._context = context
+        self._made = made
         self._lock = threading.Lock()
         self._session: Any = None
 
@@ -64,6 +65,7 @@ class SparkSql:
         with self._lock:
             if self._session is None:
                 self._session = _session_on(self._context)
+                self._made()
             return self._session
 
     @property

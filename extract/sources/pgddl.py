@@ -28,6 +28,7 @@ OLDEST_VERSION: Final = 140000
 """Before this server version pgoutput sends no messages."""
 TRIGGERS: Final = ("00_trailgate_drop", "00_trailgate_end")
 _SHOWN: Final = 200
+_GONE: Final = ("42P01", "3F000")  # no such table, no such schema
 _WORDS: Final = {"t": "true", "f": "false"}
 _MEND: Final = "DBLOGIN SOURCEDB, then ADD DDLCAPTURE"
 
@@ -35,6 +36,14 @@ _STATE: Final = """
 SELECT t.evtname, t.evtenabled,
     coalesce(current_setting('event_triggers', true), 'on') = 'on'
 FROM pg_event_trigger t WHERE t.evtname IN ('00_trailgate_drop', '00_trailgate_end') ORDER BY 1
+"""
+
+# Who owns the schema may put anything there under our tables' names, also what runs as the one who reads it.
+_OURS: Final = """
+SELECT c.relkind = 'r' AND o.rolsuper AND s.rolsuper
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_roles o ON o.oid = c.relowner JOIN pg_roles s ON s.oid = n.nspowner
+WHERE n.nspname = 'trailgate' AND c.relname = 'install'
 """
 
 
@@ -54,17 +63,28 @@ def install(session: Session) -> bool:
             f"PostgreSQL {session.server_version // 10000} sends no messages to a logical slot's reader",
             hint="DDL capture needs version 14 or newer",
         )
-    there = bool(session.query("SELECT FROM pg_namespace WHERE nspname = $1", SCHEMA))
-    if there and not session.query("SELECT FROM pg_class WHERE oid = to_regclass('trailgate.install')"):
-        raise OperatorError(
-            f"schema {SCHEMA} exists and is not of Trailgate", hint="Rename it: DDL capture needs this name"
-        )
+    there = _exists(session)
     session.script(statements())
     return there
 
 
+def _exists(session: Session) -> bool:
+    """Whether there is an installation. Raises OperatorError if the schema of that name is somebody else's."""
+    there = bool(session.query("SELECT FROM pg_namespace WHERE nspname = $1", SCHEMA))
+    if there and not _is_ours(session):
+        raise OperatorError(
+            f"schema {SCHEMA} exists and is not of Trailgate", hint="Rename it: DDL capture needs this name"
+        )
+    return there
+
+
+def _is_ours(session: Session) -> bool:
+    return session.query(_OURS) == [("t",)]
+
+
 def uninstall(session: Session) -> bool:
-    """Drop triggers and schema. Returns whether anything was there."""
+    """Drop triggers and schema. Returns whether anything was there. A schema of somebody else's is left alone."""
+    _exists(session)
     there = state(session)
     drops = [f'DROP EVENT TRIGGER IF EXISTS "{name}"' for name in TRIGGERS]
     session.script([*drops, f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE"])
@@ -86,8 +106,7 @@ def state(session: Session) -> State:
     """Look at the catalogue and the schema. Raises OperatorError where this user may not read it."""
     triggers = session.query(_STATE)
     enabled = len(triggers) == len(TRIGGERS) and all(on in ("O", "A") and all_on == "t" for _, on, all_on in triggers)
-    if not session.query("SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                         "WHERE n.nspname = $1 AND c.relname = 'install'", SCHEMA):  # fmt: skip
+    if not _is_ours(session):
         return State(enabled=enabled)
     try:
         rows = session.query(
@@ -140,18 +159,18 @@ class DdlReader:
         self._ask = ask
         self._wanted = wanted
         self._say = say
+        self._forged = ""  # where the last one was that is not to be believed
 
     def change(self, content: bytes, born: set[int], where: str) -> DdlChange | None:
         """What a message of PREFIX says; None if it is not to be believed, not wanted, or told already (`born`).
 
         Raises OperatorError for a believable message that nobody here understands.
         """
-        try:
-            message = json.loads(content.decode("utf-8", "surrogateescape"))
-        except ValueError:
-            message = None
-        if not isinstance(message, dict) or not self._believes(message.get("key")):
-            self._say(f"{where}: a message {PREFIX} that is not of this database's event trigger was passed over")
+        message = self._believed(content)
+        if message is None:
+            if where != self._forged:  # once a transaction: who forges one may forge a million
+                self._say(f"{where}: a message {PREFIX} that is not of this database's event trigger was passed over")
+            self._forged = where
             return None
         if message.get("version") != VERSION:
             raise OperatorError(
@@ -171,16 +190,28 @@ class DdlReader:
             change = replace(change, flags=change.flags | DDL_ROWS)
         return change if self._wanted(change) else None
 
-    def _believes(self, key: Any) -> bool:
-        """Whether it is the installation's key; it may have been made anew since the start."""
-        if key != self._key:
-            try:
-                rows = self._ask(f"SELECT key FROM {SCHEMA}.install")
-            except SqlError:
-                rows = []
-            if rows and rows[0][0] == key:
-                self._key = str(key)
-        return bool(key == self._key)
+    def _believed(self, content: bytes) -> dict[str, Any] | None:
+        """The message, if it bears the key. Without the key in it nobody parses what may be anything."""
+        if self._key.encode() not in content:
+            self._renew()
+        if not self._key or self._key.encode() not in content:
+            return None
+        try:
+            message = json.loads(content.decode("utf-8", "surrogateescape"))
+        except (ValueError, RecursionError):
+            return None
+        return message if isinstance(message, dict) and message.get("key") == self._key else None
+
+    def _renew(self) -> None:
+        """Ask for the key: the installation may have been made anew since the start."""
+        try:
+            rows = self._ask(f"SELECT key FROM {SCHEMA}.install")
+        except SqlError as error:
+            if error.state not in _GONE:
+                raise  # what may be a change of shape must not be taken for a forged one
+            rows = []
+        if rows and rows[0][0]:
+            self._key = rows[0][0]
 
     def born(self, oid: int, xid: int, where: str) -> tuple[bool, DdlChange | None]:
         """Whether transaction `xid` made this table by CREATE TABLE AS, and the change if it is wanted.

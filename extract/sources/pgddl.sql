@@ -3,10 +3,32 @@
 -- Rule: a shape is what the trail needs to know of a table. `shape` keeps each table's last known one. When a command
 -- ends, the tables it may have touched are looked at again; where shape and catalogue differ, a transactional message
 -- is written to the log, at its place, and the store follows, all within the transaction that runs the command.
--- A user's command never fails by this: what goes wrong is told as a warning, and to the reader of the log. (But for one
--- case that every client of REPEATABLE READ knows: two transactions that change the same table at once.)
+-- A user's command never fails by this: what goes wrong is told as a warning, and to the reader of the log. (But where
+-- two transactions change the same table at once, as with rows: a snapshot that is too old, a deadlock, lock_timeout.)
 
+-- Nothing here may be found in a schema that somebody may have put in front of the system's.
+SET LOCAL search_path = pg_catalog, pg_temp
+----
 CREATE SCHEMA IF NOT EXISTS trailgate
+----
+-- What stands here runs as a superuser. Who owns the schema or anything in it could put a function or a trigger of his
+-- own in its place; so all of it must be a superuser's, also if somebody made it a moment ago.
+DO $do$
+DECLARE
+    owner text;
+BEGIN
+    SELECT r.rolname INTO owner FROM (
+        SELECT n.nspowner AS oid FROM pg_namespace n WHERE n.nspname = 'trailgate'
+        UNION SELECT c.relowner FROM pg_class c WHERE c.relnamespace = 'trailgate'::regnamespace
+        UNION SELECT p.proowner FROM pg_proc p WHERE p.pronamespace = 'trailgate'::regnamespace
+    ) o JOIN pg_roles r USING (oid) WHERE NOT r.rolsuper LIMIT 1;
+    IF FOUND THEN
+        RAISE insufficient_privilege USING MESSAGE = format('schema trailgate exists and is not of Trailgate: it, or '
+            'something in it, belongs to %s, who is no superuser', quote_ident(owner)),
+            HINT = 'Look at what it holds, rename or drop it, then ADD DDLCAPTURE again';
+    END IF;
+END
+$do$
 ----
 COMMENT ON SCHEMA trailgate IS 'Trailgate: capture of schema changes. Made by ADD DDLCAPTURE, dropped by DELETE DDLCAPTURE.'
 ----
@@ -152,12 +174,14 @@ CREATE OR REPLACE FUNCTION trailgate.compare(relation oid, said text, zone text,
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE
     old jsonb;
-    new jsonb := trailgate.shape_of(relation);
+    new jsonb;
     op text;
     rows boolean := false;
     message jsonb;
 BEGIN
+    -- First the lock, then a look: ALTER SCHEMA does not wait for those who are just changing its tables.
     SELECT s.shape INTO old FROM trailgate.shape s WHERE s.oid = relation FOR UPDATE;
+    new := trailgate.shape_of(relation);
     IF old IS NULL AND new IS NULL THEN
         RETURN;
     ELSIF new IS NULL THEN
@@ -249,14 +273,15 @@ BEGIN
                 PERFORM trailgate.compare(touched.oid, context, current_setting('TimeZone'), touched.made);
             END LOOP;
         END IF;
-    EXCEPTION WHEN serialization_failure THEN
+    EXCEPTION WHEN serialization_failure OR deadlock_detected OR lock_not_available THEN
         RAISE;
     WHEN OTHERS THEN
         RAISE WARNING 'trailgate: what % changed was not captured: %', tg_tag, SQLERRM;
         PERFORM trailgate.emit(jsonb_build_object('failed', SQLERRM, 'sql', left(current_query(), 10000)));
     END;
-EXCEPTION WHEN serialization_failure THEN
-    -- The table was changed after this transaction's snapshot: it can't see what it changes. Trying again helps.
+EXCEPTION WHEN serialization_failure OR deadlock_detected OR lock_not_available THEN
+    -- The table was changed after this transaction's snapshot, so it can't see what it changes; or another transaction
+    -- is just changing it, and this one may not wait. Trying again helps.
     RAISE;
 WHEN OTHERS THEN
     RAISE WARNING 'trailgate: schema changes are not captured: %', SQLERRM

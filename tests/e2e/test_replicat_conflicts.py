@@ -223,3 +223,14 @@ def test_handlecollisions_beside(bench: ConflictBench):
     bench.feed.tx((I, KV, ["1", "ours", "15", T2]), (U, KV, ["2", "ours", "15", T2], ["2", "old", "1", T1]))
     assert cdr(bench.run())["conflicts"] == 1
     assert [row[:2] for row in bench.rows()] == [(1, "ours"), (2, "theirs")]
+
+
+def test_a_row_whose_key_changes_in_a_conflict_keeps_what_is_the_targets_own(bench: ConflictBench):
+    """Columns that the source lacks go along, as they do without a conflict."""
+    bench.map("UPDATEROWEXISTS, (DEFAULT, OVERWRITE)")
+    bench.sql("ALTER TABLE kv ADD ours text")
+    bench.sql(f"INSERT INTO kv VALUES (1, 'theirs', 100, '{T3}', 'a note')")
+    bench.feed.tx((U, KV, ["7", "ours", "15", T2], ["1", "old", "10", T1]))
+    done = bench.run()
+    assert bench.sql("SELECT id, a, n, ours FROM kv") == [(7, "ours", 15, "a note")]
+    assert cdr(done) == {"conflicts": 1, "resolutions succeeded": 1, "UPDATEROWEXISTS conflicts": 1}

@@ -265,3 +265,19 @@ def test_ddlerror_discard(fs: FaultFs):
     assert "Discarding record on action DISCARD on error 55P03" in text
     assert "CSN 0000000000000006, change 0 of its transaction" in text
     assert 'statement = "CREATE TABLE s.log (note text)"' in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_maps_into_one_table_change_it_once(kind: str):
+    """What the first of them did is found done by the second: added, renamed, dropped."""
+    made_fs = FaultFs()
+    feed = TrailFeed(made_fs, TRAIL)
+    for change in (ADDED, DROPPED, DdlChange(DROP, NAMED, None, "DROP TABLE s.kv")):
+        feed_ddl(feed, change)
+    feed.close()
+    settings = params(maps="ALLOWDUPTARGETMAP\nMAP s.kv, TARGET t.kv;\nMAP s.kv, TARGET t.kv;\n")
+    target = DdlTarget(store(), kind)
+    notes: list[str] = []
+    run(made_fs, target, settings, notes)
+    assert ("t", "kv") not in target.shapes
+    assert len([note for note in notes if note.startswith("DDL ") and "nothing to do" in note]) == 3

@@ -50,7 +50,7 @@ def carried(
     there = {(table.schema, table.name): table for table in tables}
     old = mapped(maps, change.old.name, more) if change.old else []
     new = mapped(maps, change.new.name, more) if change.new else []
-    return carry(change, old, new, there.get, kind, lambda _: others)
+    return list(carry(change, old, new, there.get, kind, lambda _: others))
 
 
 def one(change: DdlChange, *tables: TargetTable, **how: object) -> tuple[str, ...]:
