@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from replicat.mapped import Evaluations, Facts, Failure, MappedWorker, Mapper, Result
+from replicat.mapped import Evaluations, MappedWorker, Mapper
 from replicat.netrows import picker
 from replicat.part import Mapped, Part
 from replicat.plan import Plans, TablePlan
 from replicat.programs import Programs, programs_of
+from replicat.roles import Facts, Failure, Result
 from replicat.target import Bag, Rows, Step, Truncate, Work
 from replicat.workers import Worker, is_lenient, result_of, worker_of
 from trails.errors import DamageError, OperatorError

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from replicat.builder import CHANGES, Builder
-from replicat.mapped import Facts, Failure, Result
 from replicat.part import Part, spill_part
 from replicat.plan import Plans, TablePlan
+from replicat.roles import Facts, Failure, Result
 from replicat.target import RefusedError
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from replicat.decode import Task, blocks, facts_of, no_collection, run
-from replicat.mapped import Facts, Failure, Mapper, Result
+from replicat.mapped import Mapper
 from replicat.part import Part, spill_part
 from replicat.plan import Operand, TablePlan
 from replicat.programs import ERROR, REFUSE, TASK, Program, Programs, programs, programs_of
+from replicat.roles import Facts, Failure, Result
 from replicat.sql import SparkSql, failure_of
 from trails.errors import AwayError, GateError
 from trails.fs import Fs

@@ -13,9 +13,10 @@ from typing import Any, cast
 from replicat.copytext import render
 from replicat.decode import Spot
 from replicat.engine import Engine
-from replicat.mapped import Evaluations, Facts, MappedWorker, Mapper, Result
+from replicat.mapped import Evaluations, MappedWorker, Mapper
 from replicat.plan import TablePlan
 from replicat.programs import Programs, programs_of
+from replicat.roles import Facts, Result
 from replicat.target import Bag, Blob, RefusedError, Target, Work
 from trails.errors import OperatorError
 from trails.record import MISSING, Image, Op, Value

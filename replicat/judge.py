@@ -5,7 +5,7 @@
     DISCARD           to the discard file                         goes on
     IGNORE            left out, counted and told                  goes on
     EXCEPTION         a row of the exceptions table               goes on
-    RETRYOP           tried again after a pause, then ABEND       goes on
+    RETRYOP           tried again after a pause, then ABEND       goes on; after a long pause the batch from its begin
     TRANSABORT        -                                           the batch from its begin, after a pause; then ABEND
     TRANSDISCARD      -                                           the batch from its begin, all of it to the file
     TRANSEXCEPTION    -                                           the batch from its begin, all of it to the tables
@@ -52,6 +52,8 @@ from trails.runtime.stats import (
 )
 
 _COUNTER = {DISCARD: DISCARDS, IGNORE: IGNORED, EXCEPTION: EXCEPTIONS}
+PATIENCE_MS = 5000
+"""RETRYOP waits that long with the transaction open; longer, and nobody could stop the process."""
 _SINGLE = {TRANSDISCARD: DISCARD, TRANSEXCEPTION: EXCEPTION}
 
 
@@ -148,14 +150,27 @@ class Judge:
         )
 
     def _retry(self, spot: Spot, error: RefusedError, rule: ErrorRule, again: Callable[[], None]) -> None:
-        for number in range(1, rule.retries + 1):
+        tries, change = self._discards.tries, f"{spot.csn} {spot.index} {spot.target}"
+        waited = 0
+        while tries[change] < rule.retries:
+            tries[change] += 1
+            waited += rule.delay_ms
+            if waited > PATIENCE_MS:
+                raise BeginAgainError(
+                    f"{spot.table}: the target refuses change {spot.index} of CSN {spot.csn} (SQLSTATE "
+                    f"{error.sqlstate or '(none)'}): rolled back, retry {tries[change]} of {rule.retries} in "
+                    f"{rule.delay_ms / 1000:g} seconds (RETRYOP)",
+                    rule.delay_ms / 1000,
+                )
             self._discards.clock.sleep(rule.delay_ms / 1000)
             try:
                 again()
             except RefusedError as later:
                 error = later
                 continue
-            self._note(f"{spot.table}: applied change {spot.index} of CSN {spot.csn} at retry {number} (RETRYOP)")
+            self._note(
+                f"{spot.table}: applied change {spot.index} of CSN {spot.csn} at retry {tries.pop(change)} (RETRYOP)"
+            )
             return
         raise OperatorError(f"{abend(error, spot).message} (tried {rule.retries + 1} times)", hint=MEND) from error
 

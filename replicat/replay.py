@@ -44,6 +44,7 @@ APPLIED = "applied"
 BEFORE = "applied before"
 KEPT = "kept"
 FREE = Position(0, 0)
+INSERT, UPDATE, DELETE, UPSERT, REMOVE = OPS = "insert", "update", "delete", "upsert", "remove"
 _PLACE = re.compile(
     r"Operation failed at seqno (\d+) rba (\d+), CSN (\S+), change (\d+) of its transaction, group (\S+), "
     r"trail ([0-9a-f]*)"
@@ -115,9 +116,11 @@ def _with_target(made: Recorded, texts: Sequence[str]) -> Recorded:
         known = json.loads(texts[0])
         if known["version"] != VERSION:
             return replace(made, why=f"it is of version {known['version']}; this program knows {VERSION}")
+        if known["op"] not in OPS:
+            return replace(made, why=f"its operation is {known['op']!r}; this program knows {', '.join(OPS)}")
         schema, name = known["table"]
         return replace(
-            made, table=(schema, name), op=known["op"], columns=tuple(known["columns"]), key=tuple(known["key"]),
+            made, table=(schema, name), op=DELETE if known["op"] == REMOVE else known["op"], columns=tuple(known["columns"]), key=tuple(known["key"]),
             logical=tuple(known["logical"]), before=image_of(known["before"]), after=image_of(known["after"]),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
@@ -232,12 +235,13 @@ class Replay:
         layout, before, after = plan.layout, recorded.before, recorded.after
         if not layout.key:
             return self._equal_row(recorded, layout)
-        key = key_of(layout, after) if recorded.op == "insert" else key_before(layout, before, after)
+        key = key_of(layout, after) if recorded.op == INSERT else key_before(layout, before, after)
         current = self.target.current(layout, key)
-        if recorded.op == "insert":
+        if recorded.op == INSERT:
             return "" if current is None else f"a row with key ({_shown(key)}) is there already"
         if current is None:
-            return f"there is no row with key ({_shown(key)})"
+            makes = recorded.op == UPSERT and MISSING not in after
+            return "" if makes else f"there is no row with key ({_shown(key)})"
         if after is not None and (new := key_of(layout, after)) != key and self.target.current(layout, new) is not None:
             return f"a row with the new key ({_shown(new)}) is there already"
         if not self.compare:
@@ -256,7 +260,7 @@ class Replay:
 
     def _equal_row(self, recorded: Recorded, layout: Layout) -> str:
         """A table without a key: an insert must not be there yet, as far as anybody can tell."""
-        if recorded.op != "insert" or not self.compare:
+        if recorded.op != INSERT or not self.compare:
             return ""
         place = self.target.mark()
         try:
@@ -346,14 +350,15 @@ class Replay:
 
 def _steps(recorded: Recorded, plan: TablePlan) -> tuple[Step, ...]:
     worker = worker_of(plan)
-    if recorded.op == "insert":
+    if recorded.op == INSERT:
         worker.insert(recorded.after)
-    elif recorded.op == "update":
+    elif recorded.op == UPSERT:
+        worker = worker_of(plan, lenient=True)
+        worker.update(recorded.after, recorded.before, may=True)
+    elif recorded.op == UPDATE:
         worker.update(recorded.after, recorded.before)
-    elif recorded.op == "delete":
-        worker.delete(recorded.before)
     else:
-        raise OperatorError(f"a discard record of operation {recorded.op!r}")
+        worker.delete(recorded.before)
     result = result_of(plan, worker)
     return (Work(bags=(result,)) if isinstance(result, Bag) else Work(rows=(result,)),)
 

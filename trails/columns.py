@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any, Final
 
-from trails.ddl import DdlChange, TableShape
+from trails.ddl import DDL_FILLED, DDL_USING, DdlChange, TableShape
 from trails.errors import OperatorError
 from trails.record import MISSING, Column, Image, Op, Record, TableDef, Value
 
@@ -185,7 +185,26 @@ def project_ddl(change: DdlChange, rule: Callable[[str, str], ColumnRule | None]
     )
     if (old, new) == (change.old, change.new):
         return change
-    return None if old == new else replace(change, old=old, new=new, sql="")
+    return None if old == new else replace(change, old=old, new=new, sql="", flags=_flags(change, old, new))
+
+
+def _flags(change: DdlChange, old: TableShape | None, new: TableShape | None) -> int:
+    """The change's flags without the reasons that only concern columns that are left out.
+
+    A column that was left out so far, and comes into sight by a rename, brings values that are not in the trail.
+    """
+    flags = change.flags
+    if change.old is None or old is None or new is None:
+        return flags
+    before = old.by_number
+    if not any(c.number in before and before[c.number].native != c.native for c in new.columns):
+        flags &= ~DDL_USING
+    added = {c.number for c in new.columns} - before.keys()
+    if not added:
+        flags &= ~DDL_FILLED
+    elif added & change.old.by_number.keys():
+        flags |= DDL_FILLED
+    return flags
 
 
 def _shape(rule: ColumnRule, shape: TableShape) -> TableShape:

@@ -166,11 +166,8 @@ class DdlReader:
 
         Raises OperatorError for a believable message that nobody here understands.
         """
-        message = self._believed(content)
+        message = self._believed(content, where)
         if message is None:
-            if where != self._forged:  # once a transaction: who forges one may forge a million
-                self._say(f"{where}: a message {PREFIX} that is not of this database's event trigger was passed over")
-            self._forged = where
             return None
         if message.get("version") != VERSION:
             raise OperatorError(
@@ -190,22 +187,30 @@ class DdlReader:
             change = replace(change, flags=change.flags | DDL_ROWS)
         return change if self._wanted(change) else None
 
-    def _believed(self, content: bytes) -> dict[str, Any] | None:
-        """The message, if it bears the key. Without the key in it nobody parses what may be anything."""
-        if self._key.encode() not in content:
+    def _believed(self, content: bytes, where: str) -> dict[str, Any] | None:
+        """The message, if it bears the key. What does not may be anything: nobody parses it.
+
+        Once a transaction the key is asked for anew, and a line told: who forges a message may forge a million.
+        """
+        if self._key.encode() not in content and where != self._forged:
             self._renew()
-        if not self._key or self._key.encode() not in content:
-            return None
-        try:
-            message = json.loads(content.decode("utf-8", "surrogateescape"))
-        except (ValueError, RecursionError):
-            return None
-        return message if isinstance(message, dict) and message.get("key") == self._key else None
+        message = None
+        if self._key and self._key.encode() in content:
+            try:
+                message = json.loads(content.decode("utf-8", "surrogateescape"))
+            except (ValueError, RecursionError):
+                message = None
+        if isinstance(message, dict) and message.get("key") == self._key:
+            return message
+        if where != self._forged:
+            self._say(f"{where}: a message {PREFIX} that is not of this database's event trigger was passed over")
+        self._forged = where
+        return None
 
     def _renew(self) -> None:
         """Ask for the key: the installation may have been made anew since the start."""
         try:
-            rows = self._ask(f"SELECT key FROM {SCHEMA}.install")
+            rows = self._ask(f"SELECT key FROM {SCHEMA}.install") if self._ask(_OURS) == [("t",)] else []
         except SqlError as error:
             if error.state not in _GONE:
                 raise  # what may be a change of shape must not be taken for a forged one

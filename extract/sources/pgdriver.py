@@ -25,10 +25,11 @@ from trails.errors import AwayError, OperatorError
 
 Row = tuple[str | None, ...]
 
-# Every value is captured as text in one form, whatever the server's, the database's or the role's settings say.
+# Every value is captured as text in one form, whatever the server's, the database's or the role's settings say. Names
+# mean the system's own first: a database's owner may set a path that begins with a schema of his.
 SETTINGS: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=1 -c bytea_output=hex "
-    "-c lc_monetary=C -c xmloption=content"
+    "-c lc_monetary=C -c xmloption=content -c search_path=pg_catalog,pg_temp"
 )
 ALIVE: Final = {
     b"connect_timeout": 10, b"keepalives_idle": 30, b"keepalives_interval": 10, b"keepalives_count": 3,

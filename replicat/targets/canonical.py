@@ -247,9 +247,17 @@ def real_back(value: Any) -> str:
     number = float(value)
     for digits in range(1, 10):
         text = format(number, f".{digits}g")
-        if struct.pack("<f", float(text)) == struct.pack("<f", number):
+        if _single(float(text)) == _single(number):
             break
     return _float_text(number, text, 6)
+
+
+def _single(number: float) -> bytes:
+    """As a single float; what is too large is infinite."""
+    try:
+        return struct.pack("<f", number)
+    except OverflowError:
+        return struct.pack("<f", math.inf)
 
 
 def real_of_double_back(value: Any) -> str:

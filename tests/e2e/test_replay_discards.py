@@ -255,3 +255,27 @@ def test_the_command(bench: ReplayBench, tmp_path: Path):
     answer = json.loads(good(home, "REPLAY DISCARDS rep1, FILE dirdsc/REP1.dsc --json"))
     assert answer["counts"] == {"applied before": 2, "applied": 2}
     assert [record["outcome"] for record in answer["records"]] == ["applied before"] * 2 + ["applied"] * 2
+
+
+@pytest.mark.parametrize(("more", "outcome"), [("", "applied"), ("INSERT INTO kv VALUES (1, 'mine', 1)", "kept")])
+def test_a_change_that_does_not_know_whether_its_row_is_there(bench: ReplayBench, more: str, outcome: str):
+    """UPDATEINSERTS: it becomes a row; over one that is there only by NOCOMPARE. What follows is replayed too."""
+    bench.maps = "UPDATEINSERTS\n" + bench.maps
+    bench.feed.tx((I, KV, ["1", "a", "-1"]), (U, KV, ["2", "b", "-2"]))
+    bench.run()
+    assert '"op":"upsert"' in bench.text()
+    bench.sql(f"ALTER TABLE kv DROP CONSTRAINT kv_n_check; INSERT INTO kv VALUES (2, 'old', 2); {more}")
+    assert bench.outcomes() == [outcome, "kept"]
+    assert bench.outcomes(compare=False) == ["applied before" if outcome == "applied" else "applied", "applied"]
+    assert bench.sql("SELECT id, a, n, extra FROM kv ORDER BY id") == [(1, "a", -1, "own"), (2, "b", -2, "own")]
+
+
+def test_each_of_two_maps_into_one_table_has_its_record(bench: ReplayBench):
+    """ALLOWDUPTARGETMAP: neither stands for the other (I8)."""
+    bench.maps = "ALLOWDUPTARGETMAP\nMAP src.bag, TARGET public.bag;\nMAP src.bag, TARGET public.bag;\n"
+    bench.feed.tx((I, BAG, ["x", "-1"]))
+    bench.run()
+    assert bench.text().count("Current time: ") == 2
+    bench.sql("ALTER TABLE bag DROP CONSTRAINT bag_n_check")
+    assert bench.outcomes(compare=False) == ["applied", "applied"]
+    assert bench.sql("SELECT * FROM bag") == [("x", -1)] * 2

@@ -130,6 +130,35 @@ def test_retryop_tries_the_operation_again(bench: ErrorBench):
     assert any(note.endswith("applied change 1 of CSN 0000000000000001 at retry 2 (RETRYOP)") for note in bench.notes)
 
 
+def test_retryop_that_waits_long_keeps_nothing_open(bench: ErrorBench):
+    """Rolled back for the pause, so a STOP is obeyed meanwhile; each begin is one of the retries, then ABEND."""
+    bench.sql(CHECKED)
+    bench.lines = ["REPERROR (23514, RETRYOP MAXRETRIES 2, DELAYSECS 60)"]
+    bench.feed.tx((I, KV, ["1", "a", "1"]), (I, KV, ["2", "b", "2000"]))
+    process = bench.replicat()
+    while not any("retry 1 of 2 in 60 seconds (RETRYOP)" in note for note in bench.notes):
+        process.step()
+    assert (process._applying.is_open, process.step(), ids(bench)) == (False, False, [])
+    assert 0.9 < process.idle_seconds() <= 1
+    assert bench.clock.waits == []
+    bench.sql("INSERT INTO allowed VALUES (2000)")
+    process._try_at = 0
+    while ids(bench) != [1, 2]:
+        process.step()
+    process.close()
+    bench.feed.tx((I, KV, ["3", "b", "3000"]))
+    process = bench.replicat()
+
+    def on() -> None:
+        while True:
+            process._try_at = 0
+            process.step()
+
+    with pytest.raises(OperatorError, match=r"row \(3\), .* \(tried 3 times\)\. Nothing of the batch"):
+        on()
+    process.close()
+
+
 def test_retryop_ends_after_its_retries(bench: ErrorBench):
     """ABEND, and nothing of the batch is committed."""
     bench.lines = ["REPERROR (DEFAULT, RETRYOP MAXRETRIES 2)"]

@@ -10,9 +10,10 @@ from replicat.engine import SparkEngine
 from replicat.evaluate import Rows, evaluate, explained  # noqa: F401  -- explained is shown by its effect
 from replicat.expressions import Compiler
 from replicat.functions import FUNCTIONS
-from replicat.mapped import Facts, Mapper
+from replicat.mapped import Mapper
 from replicat.plan import MapProgram, Slot, TablePlan
 from replicat.programs import Programs, programs
+from replicat.roles import NOTHING, Facts
 from replicat.target import Layout
 from trails.errors import OperatorError
 from trails.position import Position
@@ -58,9 +59,8 @@ def value(sql: Any, text: str, op: int = 2, old: dict[str, Value] | None = None,
     ask, _ = mapper.asks(op, after, before)
     found = Programs(programs([plan]))
     (result,) = evaluate(sql, found, [ask.role.operands(ask, FACTS)]) if ask.evaluates else [None]
-    from replicat.mapped import _NOTHING
 
-    return ask.role.known(ask, result or _NOTHING, FACTS).row[1]
+    return ask.role.known(ask, result or NOTHING, FACTS).row[1]
 
 
 def refused(sql: Any, text: str, *, condition: bool = False) -> str:

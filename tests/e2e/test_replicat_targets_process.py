@@ -1,4 +1,4 @@
-"""The real process, with Spark, on SQLite (a file in its home) and on MariaDB: an expression, a kill, what STATS tells."""
+"""The real process, with Spark, on SQLite (a file in its home) and MariaDB: an expression, a kill, STATS."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from trails.runtime.control import ask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-KV = TableDef(
-    "src", "kv", (Column("id", "integer", "integer", True), Column("f", "double", "double"), Column("a", "text", "text"))
-)  # fmt: skip
+_ID, _F, _A = Column("id", "integer", "integer", True), Column("f", "double", "double"), Column("a", "text", "text")
+KV = TableDef("src", "kv", (_ID, _F, _A))
 
 
 class OtherGroup(Group):
@@ -79,10 +78,12 @@ def test_a_process_is_killed_and_goes_on(
         assert [(row["from"], row["inserts"], row["more"]) for row in tables] == [
             ("src.kv", 1, {"values converted": 1})
         ]
-        group.stop(signal.SIGKILL)
+        if kind == "sqlite":  # one Spark more is enough
+            group.stop(signal.SIGKILL)
         for number in range(2, 30):
             group.feed.tx((Op.INSERT, KV, [str(number), "1.5", "y"]), (Op.DELETE, KV, [str(number - 1), "0", ""]))
-        group.start()
+        if group.process is None:
+            group.start()
         group.wait(lambda: group.sql("SELECT id, up FROM kv") == [("29", "Y/INSERT")])
         assert group.stop()[0] == 0
     finally:

@@ -104,3 +104,29 @@ def test_detach_identity(tmp_path):
             capture.drain(extract)
         for d in ddls(capture.changes()): print(d.op, shown(d.old), shown(d.new), [c.identity for c in d.new.columns])
         print(capture.said)
+
+def test_sql_ascii_bad(pg_source, tmp_path):
+    database = "encoded_bad"
+    pg_source.sql(f"CREATE DATABASE {database} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    url = pg_source.url(database)
+    capture = Capture(f"{url}{'&' if '?' in url else '?'}client_encoding=utf8", tmp_path, ddl="")
+    ask("add_ddlcapture", url=capture.url)
+    capture.register(trandata=False)
+    with psycopg.connect(capture.url, autocommit=True) as connection:
+        connection.execute("SET client_encoding = 'SQL_ASCII'")
+        r = connection.pgconn.exec_(b'CREATE TABLE "t\xe9" (id int PRIMARY KEY, "c\xe9" int)'); print(r.status, r.error_message)
+        r = connection.pgconn.exec_(b'INSERT INTO "t\xe9" VALUES (1,2)'); print(r.error_message)
+    try:
+        with capture.running() as extract:
+            capture.drain(extract)
+        print(ascii(told(capture.changes())))
+    finally:
+        print(capture.said)
+        pg_source.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{database}'")
+        pg_source.sql(f"DROP DATABASE {database} WITH (FORCE)")
+
+def test_uninstall_foreign(source_db, tmp_path):
+    capture = Capture(source_db, tmp_path, ddl="")
+    capture.sql("CREATE SCHEMA trailgate", "CREATE TABLE trailgate.mine (a int)")
+    print(answer({"verb": "delete_ddlcapture", "url": source_db}))
+    capture.sql("SELECT * FROM trailgate.mine")

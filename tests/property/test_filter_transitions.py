@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from replicat.builder import Builder
 from replicat.evaluate import _mapper, _rows
-from replicat.mapped import Facts
 from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
 from replicat.programs import FAILS, PASSES, mark, programs_of
+from replicat.roles import Facts
 from replicat.target import Layout, Row
 from tests.support.list_target import ListTarget, Store, shape
 from trails.position import Position

@@ -9,7 +9,7 @@ import pytest
 
 from trails.codec import binary
 from trails.columns import TOKEN, ColumnName, ColumnRule, Projection, Token, project, project_ddl
-from trails.ddl import ALTER, CREATE, RENAME, DdlChange, DdlColumn, TableShape
+from trails.ddl import ALTER, CREATE, DDL_FILLED, DDL_USING, RENAME, DdlChange, DdlColumn, TableShape
 from trails.errors import OperatorError
 from trails.record import MISSING, Column, Op, TableDef
 
@@ -236,4 +236,26 @@ def test_a_renamed_table_may_fall_under_another_clause() -> None:
     columns = shape("id", "a")
     change = DdlChange(RENAME, columns, replace(columns, name="old_orders"))
     found = project_ddl(change, lambda _, name: rule(without="a") if name == "orders" else None)
-    assert found == DdlChange(RENAME, shape("id"), replace(columns, name="old_orders"))
+    # What `a` held so far is not in the trail.
+    assert found == DdlChange(RENAME, shape("id"), replace(columns, name="old_orders"), flags=DDL_FILLED)
+
+
+def test_ddl_flags_are_those_of_the_columns_that_are_sent() -> None:
+    """What was done to a column that is left out is no reason to refuse; one that comes into sight by a rename is."""
+
+    def column(number: int, name: str, native: str = "text") -> DdlColumn:
+        return DdlColumn(number, name, "text", native)
+
+    def flags(old: list[DdlColumn], new: list[DdlColumn], given: int) -> int:
+        shapes = (TableShape("sales", "orders", tuple(columns)) for columns in (old, new))
+        found = project_ddl(DdlChange(ALTER, *shapes, flags=given), lambda *_: rule(without="secret", strict=False))
+        assert found is not None
+        return found.flags
+
+    one, secret, w = column(1, "id"), column(2, "secret"), column(3, "w")
+    both = DDL_USING | DDL_FILLED
+    assert flags([one, secret], [one, column(2, "secret", "json"), w], DDL_USING) == 0
+    assert flags([one, secret, w], [column(1, "id", "json"), column(2, "secret", "json"), w], DDL_USING) == DDL_USING
+    assert flags([one, w], [one, secret, column(3, "v")], DDL_FILLED) == 0
+    assert flags([one], [one, secret, w], both) == DDL_FILLED
+    assert flags([one, secret], [one, column(2, "known")], 0) == DDL_FILLED

@@ -127,6 +127,11 @@ def test_a_double_is_printed_as_postgresql_does(text: str):
     assert canonical.double_back(float(text)) == text
 
 
+@pytest.mark.parametrize("text", ["3.4028235e+38", "1e-45", "0.1", "1.6777216e+07", "-0", "100000", "1e+06"])
+def test_a_real_is_printed_as_postgresql_does(text: str):
+    assert canonical.real_back(canonical.real_text(text)) == text
+
+
 def test_what_cannot_go_into_a_column_at_all_is_told_before_any_row():
     with pytest.raises(OperatorError, match=r"s\.t, column p: values of type bytes can't go into date"):
         Codec("s.t", [Spec("p", "bytes", mysql_type("date"))])
