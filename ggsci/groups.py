@@ -149,14 +149,26 @@ def order_start(session: Session, command: Parsed, group: Registration) -> None:
         if command.has(option):
             order[key] = _known_csn(home, group.trail, command.text(option), f"START: {option}")
     if not order:
-        if group.start and _obeyed_by_reader(home, group) < group.start_no > group.alter_no:
+        if _waits(home, group):
             session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; now it is.")
         return
     if group.kind != "REPLICAT":
         raise CommandError(f"{command.command.name}: ATCSN, AFTERCSN and SKIPTRANSACTION are for a Replicat")
     with locked(home, group.name, command.command.name):
         group = registrations.load(home, group.name)
+        if _waits(home, group):
+            session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; it is replaced.")
         registrations.save(home, replace(group, start=order, start_no=_next_alter(home)))
+
+
+def _waits(home: Home, group: Registration) -> bool:
+    """May what a START ordered still be waiting for a process? Only good for a notice, as `_unspent`."""
+    if not group.start or group.start_no <= group.alter_no:
+        return False
+    try:
+        return _obeyed_by_reader(home, group) < group.start_no
+    except GateError:
+        return False
 
 
 def _known_csn(home: Home, trail: str, csn: str, what: str) -> str:

@@ -80,6 +80,7 @@ class Cutting:
     `group`: GROUPTRANSOPS, close a batch at so many changes; `split`: MAXTRANSOPS, cut larger transactions; 0: neither.
     `seconds`: BATCHSECS, gather that long. `end`: apply nothing behind it; `at_eof`: nor what comes after the trail's
     end is reached. `cut_ddl`: a change of shape commits in the target by itself: it is a batch of its own.
+    `before`: the transaction of this CSN begins a batch: it is refused, and those before it are not to wait for it.
     """
 
     group: int = 0
@@ -88,6 +89,7 @@ class Cutting:
     end: Border | None = None
     at_eof: bool = False
     cut_ddl: bool = False
+    before: str = ""
 
 
 @dataclass(slots=True)
@@ -197,6 +199,7 @@ class Batcher:
         self._max_bytes = max_bytes
         self._cutting = cutting or Cutting()
         self._end = self._cutting.end
+        self._before = Border(">=", self._cutting.before) if self._cutting.before else None
         self._look = look
         self._resume = split
         self._skip = skip
@@ -235,7 +238,10 @@ class Batcher:
         """The next batch, or None if no change waits; `position` then also passes what carried no change."""
         while (rest := self._take()) is not None:
             alone = rest.unit.has_ddl or self._is_too_large(rest)
-            if self._gathered.pieces and (alone or self._would_overflow(rest)):
+            refused = self._lies_before(rest) == rest.low
+            if refused and not self._gathered.pieces:
+                self._before, refused = None, False
+            if self._gathered.pieces and (alone or refused or self._would_overflow(rest)):
                 self._held = rest
                 break
             if alone:
@@ -332,14 +338,20 @@ class Batcher:
 
     def _share_of(self, rest: _Rest) -> int:
         """Up to where a unit is taken: all of it, or up to the transaction with which the batch has enough."""
-        group, rows = self._cutting.group, self._gathered.rows
-        if not group or not rest.many or rows + rest.changes(rest.low, rest.high) <= group:
-            return rest.high
+        group, rows, high = self._cutting.group, self._gathered.rows, self._lies_before(rest) or rest.high
+        if not group or not rest.many or rows + rest.changes(rest.low, high) <= group:
+            return high
         at = rest.low
-        while at < rest.high and rows < group:
+        while at < high and rows < group:
             rows += rest.transactions[at].changes
             at += 1
         return at
+
+    def _lies_before(self, rest: _Rest) -> int:
+        """Up to where a unit lies before the transaction that is to begin a batch."""
+        if self._before is None or not self._before.is_before(rest.unit.csn, rest.unit.time_us):
+            return rest.high
+        return min(rest.high, max(rest.low, self._before.first(rest.transactions))) if rest.many else rest.low
 
     def _border_of(self, rest: _Rest) -> int:
         """Where a unit that is a batch by itself is cut: at a change of shape, or at a bound; else not at all."""

@@ -11,6 +11,7 @@ the select over local rows, no job runs), halving until only the rows that fail 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -186,8 +187,9 @@ def parts(batches: Iterable[Any]) -> Iterator[Any]:
         part = error
     except OSError as error:
         part = AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}")
-    for _ in results:  # a worker that leaves something unread is not used again
-        pass
+    with contextlib.suppress(GateError):  # told already, if it mattered
+        for _ in results:  # a worker that leaves something unread is not used again
+            pass
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["result"])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from replicat import ggdates, ggnames
-from replicat.ggtext import Arg, Text, quoted
+from replicat.ggtext import REFUSED, Arg, Text, quoted
 from replicat.ggtext import parse as _parse
 
 MANY = 1000
@@ -265,3 +265,33 @@ _ALL = (
 
 FUNCTIONS = {function.name: function for function in _ALL}
 """By name, for documentation too."""
+
+
+def reference() -> str:
+    """The page docs/functions.md."""
+    lines = [
+        "# @functions",
+        "",
+        "Made from the tables in `replicat/functions.py` and `replicat/ggnames.py` by `python -m replicat.functions`.",
+        "",
+        "GoldenGate's column functions in COLMAP, WHERE and FILTER. They are translated to Spark SQL, and may stand",
+        "anywhere in it, also in each other. Arguments are expressions; formats, groups and items are 'literals'.",
+        "",
+        "| function | gives | example |",
+        "| --- | --- | --- |",
+    ]
+    for function in FUNCTIONS.values():
+        cells = (f"`@{function.name} {function.shape}`", function.help, f"`{function.example}`")
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    lines += ["", "In WHERE, `column = @PRESENT`, `= @NULL` and `= @ABSENT` (or `<>`) test a column as @COLTEST does."]
+    for name, why in REFUSED.items():
+        lines.append(f"`@{name}` is refused: {why}.")
+    lines += ["", "## @GETENV", "", "| group | item | Spark SQL |", "| --- | --- | --- |"]
+    for group, items in ggnames.ITEMS.items():
+        lines += [f"| {group} | {item or '-'} | `{sql}` |" for item, sql in items.items()]
+    lines += ["| OSVARIABLE | any name | the variable of Replicat's environment, at START |", ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,7 +1,7 @@
 """What becomes of what the target refuses: REPERROR obeyed, inside the open transaction.
 
     action            the change                                  its transaction
-    ABEND             ends the process                            nothing of the batch is committed
+    ABEND             ends the process                            nothing from it on is committed
     DISCARD           to the discard file                         goes on
     IGNORE            left out, counted and told                  goes on
     EXCEPTION         a row of the exceptions table               goes on
@@ -25,7 +25,7 @@ from replicat.decode import Spot, Task
 from replicat.discard import Discards, Verdict
 from replicat.discardrecord import Reason
 from replicat.exceptions import Exceptions, LastError
-from replicat.ladder import MEND, Change, Note, abend
+from replicat.ladder import MEND, AbendError, Change, Note, abend
 from replicat.refusals import (
     ABEND,
     DEFAULT2,
@@ -40,7 +40,7 @@ from replicat.refusals import (
     rule_for,
 )
 from replicat.target import RefusedError
-from trails.errors import GateError, OperatorError
+from trails.errors import GateError
 from trails.runtime.stats import (
     CDR_CONFLICTS,
     CDR_FAILED,
@@ -113,8 +113,8 @@ class Judge:
         spot = dataclasses.replace(self._placed(found[0]), csn=csn) if found else None
         rule = self._rule(spot, error) if spot is not None else ErrorRule("", ABEND)
         if spot is None or rule.action == ABEND:
-            raise OperatorError(
-                f"the target refuses transaction CSN {csn} as a whole, at its end: {error}", hint=MEND
+            raise AbendError(
+                f"the target refuses transaction CSN {csn} as a whole, at its end: {error}", MEND, csn
             ) from error
         if rule.action in (RETRYOP, TRANSABORT):
             self._transaction(spot, error, dataclasses.replace(rule, action=TRANSABORT))
@@ -130,9 +130,7 @@ class Judge:
         if rule.action == TRANSABORT:
             tried = self._discards.tries[spot.csn]
             if tried >= rule.retries:
-                raise OperatorError(
-                    f"{abend(error, spot).message} (its transaction was tried {tried + 1} times)", hint=MEND
-                ) from error
+                raise abend(error, spot, f" (its transaction was tried {tried + 1} times)", MEND) from error
             self._discards.tries[spot.csn] += 1
             raise BeginAgainError(
                 f"{spot.table}: the target refuses change {spot.index} of transaction CSN {spot.csn} (SQLSTATE "
@@ -172,7 +170,7 @@ class Judge:
                 f"{spot.table}: applied change {spot.index} of CSN {spot.csn} at retry {tries.pop(change)} (RETRYOP)"
             )
             return
-        raise OperatorError(f"{abend(error, spot).message} (tried {rule.retries + 1} times)", hint=MEND) from error
+        raise abend(error, spot, f" (tried {rule.retries + 1} times)", MEND) from error
 
     def _rule(self, spot: Spot, error: RefusedError) -> ErrorRule:
         rules = spot.plan.error_rules if spot.plan is not None else self._discards.rules
@@ -199,10 +197,11 @@ class Judge:
         second = next((_SINGLE.get(rule.action, rule.action) for rule in rules if rule.code == DEFAULT2), ABEND)
         if second in (DISCARD, IGNORE):
             return second
-        raise OperatorError(
-            f"{abend(error, spot).message}; {TRANSEXCEPTION} takes the whole transaction, but the MAP of {spot.table} "
-            "has no exceptions table",
-            hint=f"Give it a MAPEXCEPTION, or REPERROR (DEFAULT2, {DISCARD}). Then START again",
+        raise abend(
+            error,
+            spot,
+            f"; {TRANSEXCEPTION} takes the whole transaction, but the MAP of {spot.table} has no exceptions table",
+            f"Give it a MAPEXCEPTION, or REPERROR (DEFAULT2, {DISCARD}). Then START again",
         ) from error
 
     def _give_up(self, change: Change, counter: str, spot: Spot, label: str) -> None:

@@ -73,12 +73,21 @@ class Judge(Protocol):
         """What was given up since the mark is to be done again."""
 
 
-def abend(error: RefusedError, spot: Spot) -> OperatorError:
+class AbendError(OperatorError):
+    """Ends the process; `csn` is that of the transaction at fault."""
+
+    def __init__(self, message: str, hint: str, csn: str) -> None:
+        super().__init__(message, hint=hint)
+        self.csn = csn
+
+
+def abend(error: RefusedError, spot: Spot, more: str = "", hint: str = "") -> AbendError:
     """The error that ends the process; it names the change."""
-    return OperatorError(
+    return AbendError(
         f"{spot.table}: the target refuses the {spot.op} of row ({spot.key}), position {spot.position}, "
-        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error}",
-        hint=OUT_OF_STEP if error.sqlstate in (NO_ROW, ROW_EXISTS) else MEND,
+        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error}{more}",
+        hint or (OUT_OF_STEP if error.sqlstate in (NO_ROW, ROW_EXISTS) else MEND),
+        spot.csn,
     )
 
 

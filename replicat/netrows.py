@@ -22,14 +22,14 @@ from trails.record import MISSING, Image, Value
 def net_rows(plan: TablePlan, net: Net) -> Rows:
     """A net effect as COPY text, with what must be filled from the target set apart."""
     fills, again = _moved(plan, net) if net.base else ([], {})
-    updates, patches = _updates(plan, (net.old[key] for key in plan.in_key_order(net.old)))
+    updates, patches = _updates(plan, map(net.old.__getitem__, plan.in_key_order(net.old)))
     born = net.new | again if again else net.new
     return Rows(
         plan.layout,
         deletes=keys_blob([*net.gone, *again], plan),
         updates=updates,
         patches=patches,
-        inserts=blob((born[key] for key in plan.in_key_order(born)), plan, picker(plan)),
+        inserts=blob(map(born.__getitem__, plan.in_key_order(born)), plan, picker(plan)),
         fills=tuple(fills),
         void=keys_blob(net.void, plan),
         collisions=(net.collisions[0], net.collisions[1], net.collisions[2]),

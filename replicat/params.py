@@ -332,12 +332,13 @@ KEYWORDS = COMMON | params.table(
     Keyword(
         "REPERROR",
         "{RESET | (DEFAULT | DEFAULT2 | SQLSTATE | error number or name, action)}",
-        "What becomes of a change that the target refuses even by itself; it holds for the MAPs behind it. ABEND: end "
-        "with nothing committed. DISCARD: write it to the discard file and go on. IGNORE: leave it out. EXCEPTION: to "
-        "the MAP's exceptions table. RETRYOP [MAXRETRIES n] [DELAYSECS n | DELAYCSECS n]: try it again. TRANSABORT, "
-        "with the same options: its whole transaction again. TRANSDISCARD, TRANSEXCEPTION: its whole transaction to "
-        "the file or table. The rule for exactly this error counts, else DEFAULT, else ABEND; DEFAULT2 where EXCEPTION "
-        "has no table. 02000 (or 1403) stands for a row that is not there.",
+        "What becomes of a change that the target refuses even by itself; it holds for the MAPs behind it. ABEND: "
+        "end with nothing from its transaction on committed. DISCARD: write it to the discard file and go on. "
+        "IGNORE: leave it out. EXCEPTION: to the MAP's exceptions table. RETRYOP [MAXRETRIES n] [DELAYSECS n | "
+        "DELAYCSECS n]: try it again. TRANSABORT, with the same options: its whole transaction again. TRANSDISCARD, "
+        "TRANSEXCEPTION: its whole transaction to the file or table. The rule for exactly this error counts, else "
+        "DEFAULT, else ABEND; DEFAULT2 where EXCEPTION has no table. 02000 (or 1403) stands for a row that is not "
+        "there.",
         "REPERROR (23514, DISCARD)",
         error_rule,
         repeatable=True,

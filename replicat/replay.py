@@ -27,12 +27,13 @@ from replicat.comparing import same
 from replicat.copytext import render
 from replicat.discardfile import whole_records
 from replicat.discardrecord import TARGET, VERSION, image_of
+from replicat.overlay import Overlay
 from replicat.params import ReplicatParams, exact_table
 from replicat.plan import TablePlan
 from replicat.resolving import key_before, key_of
 from replicat.target import Bag, Blob, Layout, Match, PlaceLostError, RefusedError, Row, Step, Target, TargetTable, Work
 from replicat.targets import TargetSettings, open_target
-from replicat.workers import result_of, worker_of
+from replicat.workers import Worker, result_of, worker_of
 from trails.errors import OperatorError
 from trails.fs import File, RealFs
 from trails.position import Position
@@ -119,8 +120,9 @@ def _with_target(made: Recorded, texts: Sequence[str]) -> Recorded:
         if known["op"] not in OPS:
             return replace(made, why=f"its operation is {known['op']!r}; this program knows {', '.join(OPS)}")
         schema, name = known["table"]
+        op = DELETE if known["op"] == REMOVE else known["op"]
         return replace(
-            made, table=(schema, name), op=DELETE if known["op"] == REMOVE else known["op"], columns=tuple(known["columns"]), key=tuple(known["key"]),
+            made, table=(schema, name), op=op, columns=tuple(known["columns"]), key=tuple(known["key"]),
             logical=tuple(known["logical"]), before=image_of(known["before"]), after=image_of(known["after"]),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
@@ -349,11 +351,11 @@ class Replay:
 
 
 def _steps(recorded: Recorded, plan: TablePlan) -> tuple[Step, ...]:
-    worker = worker_of(plan)
+    worker: Worker = worker_of(plan)
     if recorded.op == INSERT:
         worker.insert(recorded.after)
     elif recorded.op == UPSERT:
-        worker = worker_of(plan, lenient=True)
+        worker = Overlay(plan.key, tolerant=False)
         worker.update(recorded.after, recorded.before, may=True)
     elif recorded.op == UPDATE:
         worker.update(recorded.after, recorded.before)

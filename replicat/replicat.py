@@ -22,6 +22,7 @@ from replicat.ddlapply import DdlApply, TryLaterError
 from replicat.discard import Discards
 from replicat.engine import Engine
 from replicat.judge import BeginAgainError
+from replicat.ladder import AbendError
 from replicat.params import ReplicatParams
 from replicat.pipeline import Begin, Bounds, Pipeline, Running
 from replicat.planning import Planning
@@ -90,6 +91,7 @@ class Replicat(Process):
         self._watch: Watch | None = None
         self._end = startup.end_border(params.end, clock.now_us())
         self._finished = ""
+        self._refused = ""  # CSN of a transaction that ends the process once those before it are applied
         self._reshaped: tuple[Position, int] | None = None  # the row's place when a table had last changed under us
         self.stats = Stats(clock.now_us())
         self._planning = Planning(params, target, lambda: engine.sql)
@@ -223,17 +225,35 @@ class Replicat(Process):
         if running.ddl:
             self._ddl.apply(running, records)
         else:
-            self._applying.apply(running)
+            self._apply_rows(running)
         if running.last:
             self._applying.commit(running)
             self._committed(running)
 
+    def _apply_rows(self, running: Running) -> None:
+        """What is refused ends the process; but what lies before its transaction is applied first.
+
+        So the row then stands right before it, where START's SKIPTRANSACTION leaves it out and nothing else.
+        """
+        try:
+            self._applying.apply(running)
+        except AbendError as error:
+            if running.batch.transactions < 2 or error.csn == self._refused:
+                raise
+            self._refused = error.csn
+            raise BeginAgainError(
+                f"A change of transaction CSN {error.csn} is refused: rolled back; those before it are applied first"
+            ) from error
+
     def _apply_alone(self, running: Running) -> None:
-        """A change of shape that the target commits by itself: then the row. Between both, it is found done already."""
+        """A change of shape that the target commits by itself: then the row. Between both, it is found done already.
+
+        Before it the row is durable where it stands, and ours: rows of the old shape never come again behind it.
+        """
         assert running.ddl
-        row = self._target.load_row()
-        if row is None or not row.is_at(self._row):
-            raise PlaceLostError("checkpoint row: it is not where it was left")
+        here = dataclasses.replace(self._row, flushed=self._row.position)
+        self._target.flush(self._row, here)
+        self._row = here
         records = self._pipeline_now.records(running.ddl)
         self._applying.take_xid(running, records)
         self._ddl.apply(running, records)
@@ -310,6 +330,7 @@ class Replicat(Process):
             end=self._end,
             at_eof=params.end is not None and not params.end.csn and params.end.time_us is None,
             cut_ddl=not self._target.transactional_ddl,
+            before=self._refused,
         )
         return Bounds(params.batch_rows, params.batch_bytes, cutting, params.batch_seconds)
 

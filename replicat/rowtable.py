@@ -104,6 +104,11 @@ def upgrades(table: str, kind: str, found: Sequence[str]) -> list[str]:
     ]
 
 
+def delete(table: str, mark: str = "%s") -> str:
+    """Forget the group's row; parameters: group name, group key."""
+    return f"DELETE FROM {_named(table, mark)} WHERE group_name = {mark} AND group_key = {mark}"
+
+
 def values(row: Row) -> list[Any]:
     """A Row as the values of FIELDS."""
     return [
@@ -123,14 +128,14 @@ def row_of(found: Sequence[Any]) -> Row:
 
 def select(table: str, mark: str = "%s") -> str:
     """The group's row; parameters: group name, group key."""
-    return f"SELECT {', '.join(FIELDS)} FROM {table} WHERE group_name = {mark} AND group_key = {mark}"
+    return f"SELECT {', '.join(FIELDS)} FROM {_named(table, mark)} WHERE group_name = {mark} AND group_key = {mark}"
 
 
 def insert(table: str, kind: str, mark: str = "%s") -> str:
     """A new row; parameters of insert_values()."""
     names = f"group_name, group_key, {', '.join(FIELDS)}, current_dir, version, create_ts, last_update_ts"
     marks = ", ".join([mark] * (len(FIELDS) + 4))
-    return f"INSERT INTO {table} ({names}) VALUES ({marks}, {_NOW[kind]}, {_NOW[kind]})"
+    return f"INSERT INTO {_named(table, mark)} ({names}) VALUES ({marks}, {_NOW[kind]}, {_NOW[kind]})"
 
 
 def insert_values(group: str, key: int, row: Row, home: str) -> list[Any]:
@@ -143,7 +148,7 @@ def move(table: str, kind: str, mark: str = "%s") -> str:
     # Standard SQL takes log_csn on the right side as it was; MySQL takes it as already set, so this must come first.
     sets = ["log_cmplt_csn = log_csn", f"log_cmplt_xids = {mark}", *(f"{name} = {mark}" for name in FIELDS)]
     return (
-        f"UPDATE {table} SET {', '.join(sets)}, audit_ts = {mark}, last_update_ts = {_NOW[kind]}, "
+        f"UPDATE {_named(table, mark)} SET {', '.join(sets)}, audit_ts = {mark}, last_update_ts = {_NOW[kind]}, "
         f"current_dir = {mark} WHERE group_name = {mark} AND group_key = {mark} AND seqno = {mark} AND rba = {mark} "
         f"AND trail_id = {mark} AND alter_no = {mark} AND added_us = {mark} AND split = {mark} AND skip_until = {mark}"
     )
@@ -155,6 +160,11 @@ def move_values(group: str, key: int, old: Row, new: Row, home: str) -> list[Any
         new.xid, *values(new), _timestamp(new.time_us), home, group, key, old.position.seqno, old.position.rba,
         old.trail_id.hex(), old.alter_no, old.added_us, old.split, old.skip_until,
     ]  # fmt: skip
+
+
+def _named(table: str, mark: str) -> str:
+    """The table's name beside parameters; drivers whose mark is %s take any other % for one too."""
+    return table.replace("%", "%%") if mark == "%s" else table
 
 
 def _timestamp(us: int | None) -> str | None:

@@ -96,6 +96,7 @@ class TargetTable:
     """A target table's shape. `unique`: column sets of its unique indexes; `fires`: what would run by itself.
 
     `cascaded`: rows of it may vanish by a cascade of another table's rows, which this connection cannot hold back.
+    `cascades`: the other way round, a delete of its rows deletes or changes rows of another table.
     """
 
     schema: str
@@ -105,6 +106,7 @@ class TargetTable:
     fires: tuple[str, ...] = ()
     rank: int = 0
     cascaded: bool = False
+    cascades: bool = False
 
     @property
     def full_name(self) -> str:
@@ -126,7 +128,8 @@ class Layout:
     `soft_key`: the target's equality of keys is not that of their canonical text (citext, collations, padding, scale),
     so two keys that are kept apart here may be one row there.
     `collisions`: HANDLECOLLISIONS, what is not as expected is overlaid and counted; `insert_missing`: updates of
-    missing rows alone; `cascaded`: a row that is to be deleted may be gone already.
+    missing rows alone; `cascaded`: a row that is to be deleted may be gone already; `cascades`: a delete takes rows of
+    other tables along, so no row may be deleted only to be inserted again.
     """
 
     schema: str
@@ -147,6 +150,7 @@ class Layout:
     collisions: bool = False
     insert_missing: bool = False
     cascaded: bool = False
+    cascades: bool = False
 
     @property
     def overlays(self) -> bool:

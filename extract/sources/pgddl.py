@@ -192,10 +192,10 @@ class DdlReader:
 
         Once a transaction the key is asked for anew, and a line told: who forges a message may forge a million.
         """
-        if self._key.encode() not in content and where != self._forged:
+        if not self._bears_key(content) and where != self._forged:
             self._renew()
         message = None
-        if self._key and self._key.encode() in content:
+        if self._bears_key(content):
             try:
                 message = json.loads(content.decode("utf-8", "surrogateescape"))
             except (ValueError, RecursionError):
@@ -206,6 +206,10 @@ class DdlReader:
             self._say(f"{where}: a message {PREFIX} that is not of this database's event trigger was passed over")
         self._forged = where
         return None
+
+    def _bears_key(self, content: bytes) -> bool:
+        # As jsonb is written.
+        return bool(self._key) and b'"key": "%b"' % self._key.encode() in content
 
     def _renew(self) -> None:
         """Ask for the key: the installation may have been made anew since the start."""

@@ -28,7 +28,8 @@ class Merge:
         self._rows = rows
         self._layout = rows.layout
         self._sql = target.sql_of(rows.layout)
-        self._rewrite = rewrite or rows.layout.rewrite
+        # Where cascades fire, a delete would take other tables' rows with it, and no insert brings those back.
+        self._rewrite = (rewrite and not rows.layout.cascades) or rows.layout.rewrite
         self._single = single
         self._updates = ""  # the relation of whole updates, kept from delete() to write()
         self._filled = 0  # rows in `f`, and of those the ones whose key is there
@@ -45,7 +46,7 @@ class Merge:
                 self._collided(number, found, f"{found} changes {what} a row as it cannot be after the changes before")
         for compare in rows.compares:
             self._compare(compare)
-        if self._layout.soft_key and self._layout.overlays and not self._single:
+        if self._layout.soft_key and (self._layout.overlays or rows.upserts.rows) and not self._single:
             self._check_doubled()
         fills = [*rows.fills, *(self._as_fills(rows.patches) if self._rewrite else ())]
         if fills:

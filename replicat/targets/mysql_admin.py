@@ -81,8 +81,7 @@ def rows_of_table(url: str, table: Table) -> list[dict[str, Any]] | None:
 def delete_row(url: str, table: Table, group: str, group_key: int) -> bool:
     """DELETE REPLICAT."""
     with _linked(url) as link, link.cursor() as cursor:
-        statement = f"DELETE FROM {dotted(*table)} WHERE group_name = %s AND group_key = %s"
-        return bool(cursor.execute(statement, [group, group_key]) > 0)
+        return bool(cursor.execute(rowtable.delete(dotted(*table)), [group, group_key]) > 0)
 
 
 def read_row(url: str, table: Table, group: str, group_key: int) -> Row | None:

@@ -42,6 +42,14 @@ SESSION = (
     "SET SESSION foreign_key_checks = 0",
     "SET SESSION unique_checks = 1",
     "SET SESSION wait_timeout = 28800",
+    # A decimal that is rounded, or text that is cut, is told as a note, and notes are refusals here: they must be told.
+    "SET SESSION sql_notes = 1",
+    "SET SESSION max_error_count = 64",
+    # Whatever a server is set to: all rows of a query, and statements over whole tables.
+    "SET SESSION sql_select_limit = 18446744073709551615",
+    "SET SESSION sql_safe_updates = 0",
+    "SET SESSION sql_big_selects = 1",
+    "SET SESSION sql_auto_is_null = 0",
 )
 # What not every server has, or not every user may set; nothing here depends on it.
 MAYBE = (

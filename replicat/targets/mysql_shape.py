@@ -17,6 +17,9 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 Place = tuple[str, str]
 _GRANT = re.compile(r"GRANT (.+?) ON (\S+) TO ")
 
+_STAGE = re.compile(r"tg_[a-z]\d+\Z", re.IGNORECASE)
+"""What staging tables are called (replicat/targets/staged_sql.py)."""
+
 AUTO = "auto_increment"
 NOT_NULL = "NOT NULL"
 """Stand behind a column's type where NULL would be another value, or may be."""
@@ -74,6 +77,11 @@ def _blind_to_triggers(query: Query, schema: str) -> list[tuple[Any, ...]]:
 
 def _table(place: Place, table: _Rows, columns: _Rows, indexes: _Rows, triggers: _Rows) -> TargetTable:
     schema, name = place
+    if _STAGE.match(name):
+        raise OperatorError(
+            f"target table {schema}.{name} has the name of a staging table: a temporary table would hide it",
+            hint=f"RENAME TABLE {schema}.{name} to something that does not begin with tg_, and MAP to that",
+        )
     engine = table[0][1]
     if str(engine).lower() != "innodb":
         raise OperatorError(

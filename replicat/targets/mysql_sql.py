@@ -5,14 +5,18 @@ Strategy: staged rows come first in every join (STRAIGHT_JOIN), and each finds i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from replicat.target import Compare, Layout
 from replicat.targets.mysql_shape import stage_type
-from replicat.targets.staged_sql import NUMBER, StagedSql
+from replicat.targets.staged_sql import NUMBER, WAS, StagedSql
 
 TEXT = "CHARACTER SET"
 """Stands in the type of every column that has a collation."""
+
+_LONG = re.compile(r"(varchar|varbinary)\(\d+\)")
+_AS_LONG = {"varchar": "longtext", "varbinary": "longblob"}
 
 LOAD = (
     "LOAD DATA LOCAL INFILE 'trailgate' INTO TABLE {stage} CHARACTER SET utf8mb4 "
@@ -32,10 +36,15 @@ class MysqlSql(StagedSql):
 
     def create_stage(self, letter: str) -> str:
         """See StagedSql. InnoDB, so that a savepoint's rollback covers its rows."""
-        columns = [f"{self.ident(name)} {stage_type(self.type_of(name))}" for name in self.stage_columns(letter)]
+        columns = [f"{self.ident(name)} {stage_type(self._staged_as(name))}" for name in self.stage_columns(letter)]
         if letter == "b":
             columns.append(f"KEY ({NUMBER})")
         return f"CREATE TEMPORARY TABLE {self.stage(letter)} ({', '.join(columns)}) ENGINE = InnoDB"
+
+    def _staged_as(self, name: str) -> str:
+        """Rows as they were stand beside what they became: two of the widest would be more than a row may have."""
+        kind = self.type_of(name)
+        return _LONG.sub(lambda found: _AS_LONG[found[1]], kind) if name.startswith(WAS) else kind
 
     def update_from(self, target: str, sets: Sequence[tuple[str, str]], relation: str, where: str) -> str:
         """See StagedSql."""

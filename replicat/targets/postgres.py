@@ -209,7 +209,10 @@ class PostgresTarget(StagedTarget):
         self.run(f"TRUNCATE TABLE {tables}{' RESTART IDENTITY' if step.restart else ''}")
 
     def ddl(self, statements: tuple[str, ...]) -> None:
-        """See Target."""
+        """See Target. A table with checks that wait cannot be altered: what is satisfied already is checked first."""
+        if self._checks_late:
+            with self.mapped():
+                self.tried(self.check_deferred)
         before = self.mark()
         for statement in statements:
             try:
@@ -252,9 +255,13 @@ class PostgresTarget(StagedTarget):
 
     def make_sql(self, layout: Layout, number: int) -> StagedSql:
         """See StagedTarget."""
+        return PostgresSql(layout, number)
+
+    def sql_of(self, layout: Layout) -> StagedSql:
+        """See StagedTarget; whoever asks is going to write."""
         if self._settings.follow_sequences:
             self._written.add((layout.schema, layout.name))
-        return PostgresSql(layout, number)
+        return super().sql_of(layout)
 
     def load(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> None:
         """See StagedTarget."""

@@ -40,7 +40,8 @@ def upgrade_row_table(conn: psycopg.Connection[Any], table: str) -> None:
     """Add the columns that a checkpoint table made by an earlier release lacks; `table` is quoted."""
     found = conn.execute("SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0", [table])
     for statement in rowtable.upgrades(table, KIND, [name for (name,) in found.fetchall()]):
-        conn.execute(statement)
+        # Another group of the same table may be doing it too.
+        conn.execute(statement.replace(" ADD COLUMN ", " ADD COLUMN IF NOT EXISTS ", 1))
 
 
 def drop_row_table(url: str, table: tuple[str, str]) -> None:
@@ -68,8 +69,7 @@ def delete_row(url: str, table: tuple[str, str], group: str, group_key: int) -> 
     """DELETE REPLICAT: forget how far the group was. True if there was a row."""
 
     def remove(conn: psycopg.Connection[Any]) -> bool:
-        statement = f"DELETE FROM {dotted(*table)} WHERE group_name = %s AND group_key = %s"
-        return conn.execute(statement, [group, group_key]).rowcount > 0
+        return conn.execute(rowtable.delete(dotted(*table)), [group, group_key]).rowcount > 0
 
     return _admin(url, remove)
 

@@ -30,8 +30,9 @@ def shapes(ask: Ask, places: Iterable[Place], *, fires: bool) -> dict[Place, Tar
     unique = _grouped(ask(_UNIQUE, [oids])) if oids else {}
     fired = _grouped(ask(_FIRES, [oids, oids])) if oids and fires else {}
     edges = ask(_EDGES, []) if oids and fires else []
-    ranked = ranks((child, parent) for child, parent, _ in edges if child != parent)
-    cascaded = {child for child, _, cascades in edges if cascades}
+    ranked = ranks((child, parent) for child, parent, *_ in edges if child != parent)
+    cascaded = {child for child, _, cascades, _ in edges if cascades}
+    cascades = {parent for _, parent, _, acts in edges if acts}
     return {
         (schema, name): TargetTable(
             schema,
@@ -41,6 +42,7 @@ def shapes(ask: Ask, places: Iterable[Place], *, fires: bool) -> dict[Place, Tar
             tuple(what for (what,) in fired.get(oid, ())),
             ranked.get(oid, 0),
             oid in cascaded,
+            oid in cascades,
         )
         for schema, name, oid, _ in found
     }
@@ -97,4 +99,7 @@ SELECT confrelid::bigint, 'cascade of ' || conname FROM pg_constraint
 WHERE confrelid = ANY(%s::oid[]) AND contype = 'f'
     AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))
 """
-_EDGES = "SELECT conrelid::bigint, confrelid::bigint, confdeltype = 'c' FROM pg_constraint WHERE contype = 'f'"
+_EDGES = """
+SELECT conrelid::bigint, confrelid::bigint, confdeltype = 'c', confdeltype IN ('c', 'n', 'd')
+FROM pg_constraint WHERE contype = 'f'
+"""

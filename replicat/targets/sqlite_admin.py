@@ -62,8 +62,7 @@ def rows_of_table(url: str, table: Table) -> list[dict[str, Any]] | None:
 def delete_row(url: str, table: Table, group: str, group_key: int) -> bool:
     """DELETE REPLICAT."""
     with _linked(url) as conn:
-        statement = f"DELETE FROM {quoted(table)} WHERE group_name = ? AND group_key = ?"
-        return conn.execute(statement, [group, group_key]).rowcount > 0
+        return conn.execute(rowtable.delete(quoted(table), "?"), [group, group_key]).rowcount > 0
 
 
 def read_row(url: str, table: Table, group: str, group_key: int) -> Row | None:

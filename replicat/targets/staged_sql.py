@@ -17,6 +17,8 @@ from replicat.target import Compare, Layout, Match
 
 FOUND, THERE, NUMBER, ALTERNATIVE, GROUP = "tg_found", "tg_there", "tg_no", "tg_alt", "tg_group"
 """Columns of `f`: its row is in the target; its key was there; which fill, and which of its bases; what it lacks."""
+WAS = "tg_was_"
+"""In `b`: begins the name of a column as it was."""
 
 
 class StagedSql:
@@ -106,7 +108,7 @@ class StagedSql:
     @staticmethod
     def was(index: int) -> str:
         """In `b`: the column as it was."""
-        return f"tg_was_{index}"
+        return f"{WAS}{index}"
 
     def match_columns(self, match: Match) -> tuple[str, ...]:
         """The columns of `b` that a Match gives, in the order of its text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -340,12 +341,13 @@ def test_messages_of_others_are_passed_over(capture: Capture) -> None:
     capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
     capture.register()
     forged = '{"version": 1, "key": "guess", "op": "DROP"}'
+    deep = "repeat('[', 200000)"
     emit = "SELECT pg_logical_emit_message"
     capture.sql(
         f"{emit}(false, 'other', 'between')", f"{emit}(true, 'other', 'alone')",
         "BEGIN; INSERT INTO t VALUES (1); SELECT pg_logical_emit_message(false, 'other', 'inside'); "
         "SELECT pg_logical_emit_message(true, 'other', 'inside'); INSERT INTO t VALUES (2); COMMIT",
-        f"{emit}(true, 'trailgate.ddl', '{forged}')", f"{emit}(true, 'trailgate.ddl', '')",
+        f"{emit}(true, 'trailgate.ddl', '{forged}')", f"{emit}(true, 'trailgate.ddl', {deep})",
         f"{emit}(false, 'trailgate.ddl', 'x')",
         "ALTER TABLE t ADD a int",
     )  # fmt: skip
@@ -425,6 +427,8 @@ def test_its_own_objects_and_a_schema_of_that_name(source_db: str, tmp_path: Pat
     capture.sql("CREATE SCHEMA trailgate", "CREATE TABLE trailgate.mine (a int)")
     reply = answer({"verb": "add_ddlcapture", "url": source_db})
     assert not reply["ok"] and "schema trailgate exists and is not of Trailgate" in reply["error"]
+    assert not answer({"verb": "delete_ddlcapture", "url": source_db})["ok"]
+    assert capture.sql("SELECT count(*) FROM trailgate.mine") == [(0,)]
     capture.sql("DROP SCHEMA trailgate CASCADE")
     ask("add_ddlcapture", url=source_db)
     assert ask("add_ddlcapture", url=source_db)["renewed"] is True
@@ -434,6 +438,110 @@ def test_its_own_objects_and_a_schema_of_that_name(source_db: str, tmp_path: Pat
         capture.sql("INSERT INTO trailgate.more VALUES (1)")
         capture.drain(extract)
     assert told(capture.changes()) == ["CREATE t(1 id integer*; id)"]
+
+
+@contextlib.contextmanager
+def mallory(capture: Capture) -> Iterator[psycopg.Connection[Any]]:
+    """An ordinary user who may make schemas."""
+    (database,) = capture.sql("SELECT quote_ident(current_database())")[0]
+    capture.sql("CREATE ROLE mallory", f"GRANT CREATE ON DATABASE {database} TO mallory")
+    try:
+        with psycopg.connect(capture.url, autocommit=True) as connection:
+            connection.execute("SET ROLE mallory")
+            yield connection
+        assert capture.sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
+    finally:
+        capture.sql("DROP OWNED BY mallory CASCADE", "DROP ROLE mallory")
+
+
+EVIL = "LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN {}; END $$"
+SQUATS = [
+    ["CREATE TABLE trailgate.install (version int PRIMARY KEY, key text NOT NULL)",
+     f"CREATE FUNCTION trailgate.x() RETURNS trigger {EVIL.format('NEW')}",
+     "CREATE TRIGGER x BEFORE INSERT ON trailgate.install FOR EACH ROW EXECUTE FUNCTION trailgate.x()"],
+    [f"CREATE FUNCTION trailgate.x() RETURNS text {EVIL.format(chr(39) * 2)}",
+     "CREATE VIEW trailgate.install AS SELECT 1 AS version, trailgate.x() AS key",
+     "CREATE VIEW trailgate.shape AS SELECT 1 AS a", "CREATE VIEW trailgate.born AS SELECT 1 AS a"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", SQUATS, ids=["a trigger", "a view"])
+def test_a_schema_made_to_become_superuser(made: list[str], source_db: str, tmp_path: Path) -> None:
+    """What stands there is run by superusers: a schema of that name that is no superuser's is not touched, nor read."""
+    capture = Capture(source_db, tmp_path)
+    with mallory(capture) as connection:
+        for statement in ("CREATE SCHEMA trailgate", *made):
+            connection.execute(statement.encode())
+        assert ask("info_ddlcapture", url=source_db)["installed"] is False
+        for verb in ("add_ddlcapture", "delete_ddlcapture"):
+            reply = answer({"verb": verb, "url": source_db})
+            assert not reply["ok"] and "schema trailgate exists and is not of Trailgate" in reply["error"]
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname = 'install'").fetchall() == [(1,)]
+
+
+def test_something_of_an_ordinary_user_in_the_schema(capture: Capture) -> None:
+    """Where a superuser let others make things there, ADD DDLCAPTURE takes over none of them."""
+    with mallory(capture) as connection:
+        capture.sql("GRANT CREATE, USAGE ON SCHEMA trailgate TO mallory", "DROP FUNCTION trailgate.flags")
+        connection.execute("CREATE FUNCTION trailgate.flags(old jsonb, new jsonb, said text, zone text) RETURNS int "
+                           f"{EVIL.format(0)}".encode())  # fmt: skip
+        reply = answer({"verb": "add_ddlcapture", "url": capture.url})
+        assert not reply["ok"] and "belongs to mallory, who is no superuser" in reply["error"]
+        connection.execute("DROP FUNCTION trailgate.flags")
+        ask("add_ddlcapture", url=capture.url)
+
+
+def test_a_path_that_begins_with_a_users_schema(source_db: str, tmp_path: Path) -> None:
+    """A database's owner may set it: what a superuser's login then calls must be the system's all the same."""
+    capture = Capture(source_db, tmp_path, ddl="")
+    with mallory(capture) as connection:
+        connection.execute("CREATE SCHEMA evil")
+        for name, kind in (("gen_random_uuid", "uuid"), ("pg_get_expr", "text")):
+            arguments = "" if kind == "uuid" else "pg_node_tree, oid"
+            connection.execute(
+                f"CREATE FUNCTION evil.{name}({arguments}) RETURNS {kind} {EVIL.format('NULL')}".encode()
+            )
+        connection.execute(f"CREATE FUNCTION evil.x() RETURNS name {EVIL.format('NULL')}".encode())
+        connection.execute("CREATE VIEW evil.pg_namespace AS SELECT 1::oid AS oid, evil.x() AS nspname, 1 AS nspowner")
+        (database,) = capture.sql("SELECT quote_ident(current_database())")[0]
+        capture.sql(
+            "GRANT ALL ON SCHEMA evil TO PUBLIC", f"ALTER DATABASE {database} SET search_path = evil, pg_catalog"
+        )
+        ask("add_ddlcapture", url=source_db)
+        capture.register(trandata=False)
+        with capture.running() as extract:
+            capture.drain(extract)
+
+
+def test_a_schema_is_renamed_while_its_table_changes(capture: Capture) -> None:
+    """ALTER SCHEMA does not wait for those who are changing tables in it: neither undoes what the other did."""
+    capture.patterns = ("*.*",)
+    capture.sql("CREATE SCHEMA s1", "CREATE TABLE s1.t (id int PRIMARY KEY)")
+    capture.register()
+    with capture.running() as extract:
+        for first, second in (("TABLE s1.t ADD c int", "SCHEMA s1 RENAME TO s2"),
+                              ("SCHEMA s2 RENAME TO s3", "TABLE s2.t ADD d int")):  # fmt: skip
+            with psycopg.connect(capture.url) as one, ThreadPoolExecutor(1) as pool:
+                one.execute(f"ALTER {first}".encode())
+                other = pool.submit(capture.sql, f"ALTER {second}")
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER%'"
+                while not capture.sql(waits):
+                    pass
+                one.commit()
+                other.result()
+        with psycopg.connect(capture.url) as one:
+            one.execute("ALTER TABLE s3.t ADD e int")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                capture.sql("SET lock_timeout = '50ms'; ALTER SCHEMA s3 RENAME TO s4")
+            one.commit()
+        capture.drain(extract)
+    assert [(change.op, change.full_name, shown(change.new)) for change in ddls(capture.changes())] == [
+        ("ALTER", "s1.t", "t(1 id integer*, 2 c integer; id)"), ("RENAME", "s2.t", "t(1 id integer*, 2 c integer; id)"),
+        ("RENAME", "s3.t", "t(1 id integer*, 2 c integer; id)"),
+        ("ALTER", "s3.t", "t(1 id integer*, 2 c integer, 3 d integer; id)"),
+        ("ALTER", "s3.t", "t(1 id integer*, 2 c integer, 3 d integer, 4 e integer; id)"),
+    ]  # fmt: skip
+    assert capture.said == []
 
 
 def test_a_table_that_comes_into_sight_with_rows(capture: Capture) -> None:

@@ -215,7 +215,7 @@ def test_deferred_constraints_are_checked_before_the_commit(bench: Bench, plain_
     csn = bench.feed.tx((I, A, ["6", "77"]), (I, A, ["7", "1"]))
     with pytest.raises(OperatorError, match=rf"{csn}.*a_b_fkey"):
         bench.run(plain_user)
-    assert bench.sql("SELECT count(*) FROM a") == [(1,)]
+    assert bench.sql("SELECT count(*) FROM a") == [(2,)]
 
 
 def test_exclusion_and_check_constraints(bench: Bench):
@@ -293,6 +293,46 @@ def test_a_partitioned_table(bench: Bench):
     assert bench.sql("SELECT part, v FROM bag ORDER BY 1, 2") == [(1, "x"), (2, "y"), (2, "z")]
 
 
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+def test_a_swap_of_unique_values_sets_off_no_cascade(bench: Bench, action: str):
+    """Where cascades fire, no row is deleted only to be inserted again: that would take its children along."""
+    bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text UNIQUE, b text)")
+    bench.sql(f"CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES kv ON DELETE {action})")
+    child = table("src", "child", "id p", "id")
+    bench.lines = ["DBOPTIONS NOSUPPRESSTRIGGERS"]
+    bench.feed.tx((I, KV, ["1", "x", ""]), (I, KV, ["2", "y", ""]), (I, child, ["10", "1"]), (I, child, ["11", "2"]))
+    bench.run()
+    bench.feed.tx((U, KV, ["1", "t", ""]), (U, KV, ["2", "x", ""]), (U, KV, ["1", "y", ""]))
+    bench.run()
+    assert bench.sql("SELECT id, a FROM kv ORDER BY id") == [(1, "y"), (2, "x")]
+    assert bench.sql("SELECT * FROM child ORDER BY id") == [(10, 1), (11, 2)]
+
+
+def test_an_identity_that_can_only_be_rewritten_and_a_cascade_do_not_go_together(bench: Bench):
+    """GENERATED ALWAYS: told before the first row, unless cascades are held back."""
+    bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a int GENERATED ALWAYS AS IDENTITY, b text)")
+    bench.sql("CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES kv ON DELETE CASCADE)")
+    bench.feed.tx((I, KV, ["1", "3", ""]), (U, KV, ["1", "3", "new"]))
+    bench.lines = ["DBOPTIONS NOSUPPRESSTRIGGERS"]
+    with pytest.raises(OperatorError, match=r"MAP src\.kv: column a of public\.kv is GENERATED ALWAYS"):
+        bench.run()
+    bench.lines = []
+    bench.run()
+    assert bench.sql("SELECT * FROM kv") == [(1, 3, "new")]
+
+
+def test_upserts_of_keys_that_are_one_for_the_target_keep_their_order(bench: Bench):
+    """UPDATEINSERTS: 1 and 1.0 are one row of a numeric key; the last one of them stays, as one by one."""
+    bench.sql("CREATE TABLE kv (id numeric PRIMARY KEY, a text, b text)")
+    bench.lines = ["UPDATEINSERTS"]
+    bench.feed.tx((I, KV, ["1", "x", ""]))
+    bench.run()
+    for last, keys in (("1.0", ("1", "1.0")), ("1", ("1.0", "1"))):
+        bench.feed.tx(*((I, KV, [key, f"of {key}", ""]) for key in keys))
+        bench.run()
+        assert bench.sql("SELECT a FROM kv") == [(f"of {last}",)]
+
+
 # --- session options --------------------------------------------------------------------------------------------------
 
 
@@ -320,6 +360,19 @@ def test_followsequences(bench: Bench):
     bench.feed.tx((I, KV, ["50", "x", "-50"]))
     bench.run()
     assert bench.sql("INSERT INTO kv (a) VALUES ('own') RETURNING id, b") == [(1001, -51)]
+
+
+def test_followsequences_behind_every_flush(bench: Bench):
+    """Not only the first one of a connection."""
+    bench.sql("CREATE TABLE kv (id serial PRIMARY KEY, a text, b text)")
+    bench.lines = ["DBOPTIONS FOLLOWSEQUENCES"]
+    process = bench.replicat()
+    for number in ("41", "52"):
+        bench.feed.tx((I, KV, [number, "x", ""]))
+        drain(process)
+        process.flush()
+    process.close()
+    assert bench.sql("SELECT nextval('kv_id_seq')") == [(53,)]
 
 
 # --- tables without a key ---------------------------------------------------------------------------------------------

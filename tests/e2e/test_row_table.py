@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from replicat import rowtable
 from replicat.target import PlaceLostError, Row
-from replicat.targets import TargetSettings, open_target
+from replicat.targets import TargetSettings, admin_for, open_target
 from trails.position import Position
 
 pytestmark = pytest.mark.e2e
@@ -73,6 +74,26 @@ def test_a_table_of_an_earlier_release_is_upgraded(kind: Kind):
     target.close()
 
 
+def test_two_groups_upgrade_one_table_at_once(target_db: str):
+    """The second waits for the first, and finds done what it was about to do."""
+    with psycopg.connect(target_db, autocommit=True) as conn, psycopg.connect(target_db) as other:
+        conn.execute(rowtable.create('"public"."chk"', "postgresql"))  # type: ignore[arg-type]
+        for column in rowtable.LATER:
+            conn.execute(f"ALTER TABLE chk DROP COLUMN {column}")  # type: ignore[arg-type]
+        other.execute("ALTER TABLE chk ADD COLUMN split bigint DEFAULT 0 NOT NULL")
+        settings = TargetSettings(target_db, ("public", "chk"), "REP1", 77, "")
+        target = open_target(settings)
+        second = threading.Thread(target=target.connect)
+        second.start()
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        while second.is_alive() and conn.execute(waiting).fetchone() is None:
+            pass
+        other.commit()
+        second.join()
+        assert target.load_row() is None
+        target.close()
+
+
 def test_every_field_goes_and_comes_back(kind: Kind):
     """And each part of a row's place decides whether it is where it was left."""
     kind.sql(rowtable.create(kind.table, kind.name))
@@ -90,3 +111,23 @@ def test_every_field_goes_and_comes_back(kind: Kind):
     (found,) = kind.sql(f"SELECT log_cmplt_csn FROM {kind.table}")
     assert found == (ROW.csn,)
     target.close()
+
+
+@pytest.mark.parametrize("name", ["a%chk", 'a"chk', "a`c%s", "ü{0}?"])
+def test_odd_names(kind: Kind, name: str):
+    """A checkpoint table may be called anything: it is made, moved, read, forgotten and dropped."""
+    schema = kind.settings.checkpoint_table[0]
+    settings, table = replace(kind.settings, checkpoint_table=(schema, name)), (schema, name)
+    admin = admin_for(settings.url)
+    admin.add_row_table(settings.url, table)
+    target = open_target(settings)
+    target.connect()
+    target.add_row(ROW)
+    moved = replace(ROW, position=Position(3, 8192))
+    target.begin(ROW, moved)
+    target.commit()
+    assert target.load_row() == admin.read_row(settings.url, table, "REP1", 77) == moved
+    target.close()
+    assert admin.delete_row(settings.url, table, "REP1", 77)
+    admin.drop_row_table(settings.url, table)
+    assert admin.rows_of_table(settings.url, table) is None

@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from demo.mariadb import MariaServer
-from replicat.target import Bag, Match, RefusedError, Work
+from replicat.target import Bag, Match, RefusedError, Truncate, Work
 from replicat.targets import admin_for
 from replicat.targets.mysql_link import MysqlUrl, connect
 from tests.support.direct_target import Direct, blob
@@ -125,6 +125,49 @@ def test_what_does_not_fit_is_refused(
         direct.target.close()
         direct.open()
     assert direct.sql("SELECT * FROM kv") == [("2", None)]
+
+
+@pytest.mark.parametrize(
+    "setting", ["sql_notes = 0", "max_error_count = 0", "sql_select_limit = 1", "sql_safe_updates = 1"]
+)
+@pytest.mark.parametrize(
+    ("column", "logical", "value"), [("decimal(5,2)", "decimal", "0.001"), ("varchar(3)", "text", "abc ")]
+)
+def test_a_servers_own_settings_hide_nothing(direct: Direct, setting: str, column: str, logical: str, value: str):
+    """Rounding a decimal and cutting blanks are notes: a server that is told to keep notes to itself tells us."""
+    name = setting.split()[0]
+    direct.sql(f"CREATE TABLE kv (id bigint PRIMARY KEY, v {column})")
+    direct.close()
+    try:
+        direct.sql(f"SET GLOBAL {setting}")
+        direct.open()
+        layout = direct.layout("kv", "id v", "id", f"bigint {logical}")
+        direct.begin()
+        with pytest.raises(RefusedError, match="Data truncated for column 'v'") as caught:
+            direct.target.apply((direct.rows(layout, inserts=[["1", value]]),))
+        assert caught.value.sqlstate == "22001"
+        direct.target.apply((Truncate(((direct.schema, "kv"),)),))
+    finally:
+        direct.close()
+        direct.sql(f"SET GLOBAL {name} = DEFAULT")
+
+
+@pytest.mark.parametrize("kind", ["varchar(16000)", "varbinary(40000)"])
+def test_the_widest_rows_of_a_table_without_a_key(direct: Direct, kind: str):
+    """A row as it was and as it became are more than one row of a table may be."""
+    direct.sql(f"CREATE TABLE bag (n int, v {kind}) CHARACTER SET utf8mb4")
+    layout = direct.layout("bag", "n v", "", "integer bytes" if "bin" in kind else "integer text")
+    long = b"x" * 9000 if "bin" in kind else "é " * 8000
+    direct.do(Work(bags=(Bag(layout, inserts=blob(["1", long], ["1", long], ["2", None])),)))
+    direct.do(Work(bags=(Bag(layout, (Match((), blob(["0", "1", long, "3", long]), update=True),)),)))
+    assert sorted(direct.sql("SELECT n, length(v) > 8000 FROM bag")) == [("1", "1"), ("2", None), ("3", "1")]
+
+
+def test_a_table_that_a_staging_table_would_hide(direct: Direct):
+    """Staging tables are temporary tables in the target's database."""
+    direct.sql("CREATE TABLE tg_r0 (id bigint PRIMARY KEY)")
+    with pytest.raises(OperatorError, match=r"tg_r0 has the name of a staging table"):
+        direct.target.table(direct.schema, "tg_r0")
 
 
 def test_zero_in_an_auto_increment_column_is_zero_and_null_is_refused(direct: Direct):

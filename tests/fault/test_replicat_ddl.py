@@ -281,3 +281,19 @@ def test_several_maps_into_one_table_change_it_once(kind: str):
     run(made_fs, target, settings, notes)
     assert ("t", "kv") not in target.shapes
     assert len([note for note in notes if note.startswith("DDL ") and "nothing to do" in note]) == 3
+
+
+def test_what_is_before_a_change_that_commits_by_itself_is_durable(fs: FaultFs):
+    """CW-16: a crash of the target that kept the change keeps the rows of the shape before it too."""
+    target = DdlTarget(store(), "mysql")
+    durable: list[bool] = []
+
+    def look(call: str) -> None:
+        if call == "ddl" and target.store.row is not None:
+            durable.append(target.store.flushed[:2] == (target.store.tables, target.store.row))
+
+    target.faults = look
+    run(fs, target)
+    assert target.store.tables == WANTED
+    assert durable.count(True) >= 4
+    assert durable[0]

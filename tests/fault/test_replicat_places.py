@@ -209,6 +209,45 @@ def test_an_alter_behind_a_start_makes_it_void(trail: Shaped):
     assert rows(store) == changes(trail, lambda n: n > 8)
 
 
+def refused(trail: Shaped, store: Store, settings: ReplicatParams, number: int, reg: Registration, fail: Any) -> None:
+    """A start on a target that does not take this transaction."""
+    made = process(trail, store, settings, reg, [], fail)
+    made._target.whole = lambda tables: "s.kv: no" if number in dict(rows(Store(tables or {}))) else ""  # type: ignore[attr-defined]
+    try:
+        for _ in range(200):
+            made.step()
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("more", ["", "GROUPTRANSOPS 3"])
+@pytest.mark.parametrize("number", range(1, 10))
+def test_a_refused_transaction_is_the_next_one(trail: Shaped, number: int, more: str):
+    """ABEND: those before it arrive, whatever batch they were in; so SKIPTRANSACTION leaves out it alone."""
+    store = Store()
+    with pytest.raises(OperatorError, match=f"refuses transaction CSN {csn_of(number)} as a whole"):
+        refused(trail, store, params(more), number, REG, None)
+    assert rows(store) == changes(trail, lambda n: n < number)
+    killed_everywhere(
+        trail, params(more), replace(REG, start_no=3, start={"skip": 1}), store, changes(trail, lambda n: n != number)
+    )
+
+
+def test_killed_while_a_refused_transaction_is_looked_for(trail: Shaped):
+    """Between the rollback and the commit of what lies before it: found out again, and nothing twice."""
+    for at in itertools.count(1):
+        store, fail = Store(), FailAt(at, Crash())
+        with pytest.raises((Crash, OperatorError)) as caught:
+            refused(trail, store, params(), 8, REG, fail)
+        with pytest.raises(OperatorError, match=csn_of(8)):
+            refused(trail, store, params(), 8, REG, None)
+        assert rows(store) == changes(trail, lambda n: n < 8), at
+        if caught.type is not Crash:
+            break
+    run(trail, store, params())
+    assert rows(store) == changes(trail)
+
+
 def test_skiptransaction_at_the_end_of_the_trail(trail: Shaped):
     """Nothing waits, so nothing is skipped, and the order is spent: a transaction that comes later is applied."""
     store, notes = Store(), []

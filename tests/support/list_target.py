@@ -197,11 +197,7 @@ class ListTarget:
 
     def _check(self, old: Row) -> None:
         found = self.store.row if self._who is None else self.store.others.get(self._who)
-        if found is None or (found.position, found.trail_id, found.alter_no) != (
-            old.position,
-            old.trail_id,
-            old.alter_no,
-        ):
+        if found is None or not found.is_at(old):
             raise PlaceLostError(f"row at {found and found.position}, expected {old.position}")
 
     def _truncate(self, step: Truncate) -> None:

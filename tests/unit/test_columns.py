@@ -247,8 +247,8 @@ def test_ddl_flags_are_those_of_the_columns_that_are_sent() -> None:
         return DdlColumn(number, name, "text", native)
 
     def flags(old: list[DdlColumn], new: list[DdlColumn], given: int) -> int:
-        shapes = (TableShape("sales", "orders", tuple(columns)) for columns in (old, new))
-        found = project_ddl(DdlChange(ALTER, *shapes, flags=given), lambda *_: rule(without="secret", strict=False))
+        before, after = (TableShape("sales", "orders", tuple(columns)) for columns in (old, new))
+        found = project_ddl(DdlChange(ALTER, before, after, "", given), lambda *_: rule(without="secret", strict=False))
         assert found is not None
         return found.flags
 

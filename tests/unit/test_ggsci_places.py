@@ -76,12 +76,23 @@ def test_start_notes_its_order_beside_alters(home: Home):
     start(home, "START REPLICAT rep1, AFTERCSN 7")
     assert (rep(home).start, rep(home).start_no) == ({"after_csn": "0000000000000007"}, 2)
     assert (rep(home).alter, rep(home).alter_no) == ({"seqno": 0, "rba": 0}, 1)
-    start(home, "START REPLICAT rep1, SKIPTRANSACTION")
+    said = start(home, "START REPLICAT rep1, SKIPTRANSACTION")
+    assert "The START before this one (after_csn 0000000000000007) was not obeyed yet; it is replaced" in said
     assert (rep(home).start, rep(home).start_no) == ({"skip": 1}, 3)
     assert "was not obeyed yet; now it is" in start(home, "START REPLICAT rep1")
     good(home, "ALTER REPLICAT rep1, CSN 3")
     assert rep(home).alter_no == 4
     assert start(home, "START REPLICAT rep1") == ""
+
+
+def test_a_damaged_checkpoint_file_keeps_nobody_from_starting(home: Home):
+    """Whether the last order was obeyed is only good for a notice: the process asks the target."""
+    start(home, "START REPLICAT rep1, SKIPTRANSACTION")
+    with open(home.checkpoint("REP1", "REPLICAT"), "wb") as file:
+        file.write(b"damaged")
+    assert start(home, "START REPLICAT rep1") == ""
+    assert start(home, "START REPLICAT rep1, AFTERCSN 7") == ""
+    assert rep(home).start_no == 2
 
 
 def test_a_registration_without_start_orders_reads_as_before(home: Home):
