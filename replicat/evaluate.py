@@ -102,13 +102,13 @@ def gather(
         for record in records:
             op = record[0]
             if op in _CHANGES:
-                at = []
+                if starts is not None:
+                    starts.append([])
                 for mapper in found[record[1]]:
-                    at.append(len(rows))
+                    if starts is not None:
+                        starts[-1].append(len(rows))
                     if mapper is not None:
                         _rows(mapper, record, facts, rows)
-                if starts is not None:
-                    starts.append(at)
                 facts.index += 1
             elif op == Op.BEGIN:
                 facts.begin(record[1], record[2], record[3])
@@ -125,11 +125,15 @@ def _mapper(plan: TablePlan, programs_: Programs) -> Mapper | None:
 
 
 def _rows(mapper: Mapper, record: Sequence[Any], facts: Facts, rows: list[Row]) -> None:
-    new, old = mapper.asks(record[0], record[2], record[3] if record[0] == Op.UPDATE else None)
-    if new.evaluates:
-        rows.append(new.role.operands(new, facts))
-    if old is not None and old.evaluates:
-        rows.append(old.role.operands(old, facts))
+    op, after = record[0], record[2]
+    before = record[3] if op == Op.UPDATE else None
+    role = mapper.swift(op, after, before)
+    if role is not None:
+        if role.number >= 0:
+            rows.append(role.operands(after, mapper.nulls, facts))
+        return
+    asks = [ask for ask in mapper.asks(op, after, before) if ask is not None and ask.evaluates]
+    rows += [ask.role.operands(ask.image, ask.before, facts, ask.mask) for ask in asks]
 
 
 def _batch(rows: Sequence[Row], programs_: Programs) -> Any:

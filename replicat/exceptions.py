@@ -96,7 +96,7 @@ def map_row(plan: TablePlan, spot: Spot, last: LastError, engine: Engine) -> Ima
     op, row, before = _OPS[spot.op], spot.after if spot.after is not None else spot.before, spot.before
     assert row is not None
     asks = [ask for ask in mapper.asks(op, row, before if op == Op.UPDATE else None) if ask is not None]
-    wanted = [list(ask.role.operands(ask, facts)) for ask in asks if ask.evaluates]
+    wanted = [list(ask.role.operands(ask.image, ask.before, facts, ask.mask)) for ask in asks if ask.evaluates]
     taken = _Row()
     evaluations = Evaluations(iter(_evaluated(plan, engine, programs, wanted)) if wanted else None)
     worker = MappedWorker(mapper, taken, evaluations, facts, [0, 0, 0])

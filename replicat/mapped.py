@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from replicat.compact import merge
+from replicat.compact import merge, whole
 from replicat.plan import TablePlan
-from replicat.programs import DELETE, INSERT, OLD, PASSES, ROLES, UPDATE, Programs
+from replicat.programs import DELETE, INSERT, OLD, OUT, PASSES, ROLES, UPDATE, Programs
 from replicat.roles import NOTHING, TRANDATA, Ask, Facts, Failure, Known, Result, Role, unjudged
 from replicat.target import RefusedError
 from trails.errors import OperatorError
@@ -35,8 +35,8 @@ class Mapper:
         self._shared = [1 + every.index(value) for value in self.roles[OLD].program.values]
         self.filtered = any(not test.ops for test in mapping.filters)
         width = len(plan.columns)
-        self._nulls: Image = (None,) * width
-        self._nothing: Image = [MISSING] * width
+        self.nulls: Image = (None,) * width
+        self.nothing: Image = [MISSING] * width
         self._source_key = frozenset(mapping.source_key)
         # Without a before image nothing ever tells if a filter let the row in, and its key is that of the new one.
         self.blind = self._is_blind() and not mapping.needs_before
@@ -45,6 +45,7 @@ class Mapper:
         key = [mapping.slots[i] for i in plan.key]
         self.key_moves = any(slot.kind not in ("column", "const") for slot in key)
         self._key_columns = [slot.index for slot in key if slot.kind == "column"]
+        self._swift = self._swift_roles()
 
     def asks(self, op: int, after: Image, before: Image | None) -> tuple[Ask, Ask | None]:
         """What a change (its record's number: 2, 3, 4) needs mapped: its row, and for an update the row that was.
@@ -52,16 +53,29 @@ class Mapper:
         The `after` of a delete is the row that is gone.
         """
         if op == 2:
-            return self.roles[INSERT].ask(after, self._nulls), None
+            return self.roles[INSERT].ask(after, self.nulls), None
         if op == 4:
             return self.roles[DELETE].ask(after, after), None
         if before is None:
-            new = self.roles[UPDATE].ask(after, self._nothing)
+            new = self.roles[UPDATE].ask(after, self.nothing)
             if self.blind or not self._looks_back or not (self._always_back or self.key_moves):
                 return new, None
             return new, self._old(self._key_alone(after), new)
         new = self.roles[UPDATE].ask(merge(before, after), before)
         return new, self._old(before, new) if self._looks_back else None
+
+    def swift(self, op: int, after: Image, before: Image | None) -> Role | None:
+        """The role of an insert or update that is nothing but one whole image: what most changes are."""
+        role = self._swift.get(op)
+        return role if role is not None and before is None and whole(after) else None
+
+    def _swift_roles(self) -> dict[int, Role]:
+        found = {2: self.roles[INSERT]}
+        update = self.roles[UPDATE]
+        alone = self.blind or not self._looks_back or not (self._always_back or self.key_moves)
+        if alone and not update.reads_before:
+            found[3] = update
+        return found
 
     def _old(self, image: Image, new: Ask) -> Ask:
         role = self.roles[OLD]
@@ -102,15 +116,17 @@ class Evaluations:
 
     def of(self, ask: Ask) -> Result:
         """An ask's result; RefusedError if its evaluation failed."""
-        if not ask.evaluates:
+        return self.next(ask.role) if ask.evaluates else NOTHING
+
+    def next(self, role: Role) -> Result:
+        """The next result; NOTHING for a role that evaluates nothing."""
+        if role.number < 0:
             return NOTHING
         if self._results is None:
-            raise OperatorError(
-                f"{ask.role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them"
-            )
+            raise OperatorError(f"{role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them")
         result = next(self._results)
         if type(result) is Failure:
-            raise RefusedError(ask.role.plan.target, result.message, result.sqlstate)
+            raise RefusedError(role.plan.target, result.message, result.sqlstate)
         return result
 
 
@@ -137,13 +153,13 @@ class MappedWorker:
 
     def insert(self, row: Image) -> None:
         """A new row."""
+        if (role := self._mapper.swift(2, row, None)) is not None:
+            self._swiftly(role, row, self._mapper.nulls)
+            return
         ask, _ = self._mapper.asks(2, row, None)
         known = self._known(ask)
         if self._judged(known, ask):
-            if self._mapping.update_inserts and self._plan.key:
-                self._inner.upsert(known.row)
-            else:
-                self._insert(known.row, ask)
+            self._insert(known.row, ask.role)
         else:
             self.left_out[0] += 1
 
@@ -164,6 +180,9 @@ class MappedWorker:
 
     def update(self, after: Image, before: Image | None) -> None:
         """A row as it became."""
+        if (role := self._mapper.swift(3, after, before)) is not None:
+            self._swiftly(role, after, self._mapper.nothing)
+            return
         new_ask, old_ask = self._mapper.asks(3, after, before)
         result = self._evaluations.of(new_ask)
         old_result = NOTHING
@@ -175,10 +194,7 @@ class MappedWorker:
             return
         passes = self._judged(new, new_ask)
         if old_ask is None:
-            if before is None and self._mapper.blind and not (self._mapping.insert_all or self._mapping.insert_updates):
-                self._blindly(new, passes, after)
-            else:
-                self._without_old(new, passes)
+            self._without_old(new.row if passes else None, after, blind=before is None and self._mapper.blind)
             return
         old = old_ask.role.known(old_ask, old_result, self._facts)
         if self._mapper.filtered:
@@ -186,28 +202,40 @@ class MappedWorker:
         else:
             self._update(new.row, self._old_row(old.row, new.row), may=False)
 
-    def _without_old(self, new: Known, passes: bool) -> None:
-        if not passes:
-            self.left_out[1] += 1
-        elif self._mapping.insert_all or self._mapping.insert_updates:
-            self._inner.insert(_complete(new.row))
+    def _swiftly(self, role: Role, image: Image, before: Image) -> None:
+        result = self._evaluations.next(role)
+        passes = result[0] == PASSES
+        row = role.row(image, before, result, self._facts) if passes else None
+        if role.kind == UPDATE and result[0] != OUT:
+            self._without_old(row, image, blind=self._mapper.blind)
+        elif row is not None:
+            self._insert(row, role)
         else:
-            self._update(new.row, None, may=False)
+            self.left_out[role.kind == UPDATE] += 1
 
-    def _blindly(self, new: Known, passes: bool, after: Image) -> None:
-        """Nothing tells whether the row belonged to the target before."""
-        if not passes:
+    def _without_old(self, row: Image | None, after: Image, *, blind: bool) -> None:
+        """An update of which no more is known than its new row, if that passes. `blind`: the old one may have."""
+        if self._mapping.insert_all or self._mapping.insert_updates:
+            if row is None:
+                self.left_out[1] += 1
+            else:
+                self._inner.insert(_complete(row))
+        elif row is None and blind:
             self._inner.delete(self._mapper.key_row(after), may=True)
-            return
-        if MISSING in new.row:
-            raise self._not_whole(new.row)
-        self._inner.update(new.row, None, may=True)
+        elif row is None:
+            self.left_out[1] += 1
+        elif blind and MISSING in row:
+            raise self._not_whole(row)
+        elif blind:
+            self._inner.update(row, None, may=True)
+        else:
+            self._inner.update(row, None)
 
     def _between(self, new: Known, passes: bool, old: Known, ask: Ask) -> None:
         """Whether the row belonged to the target before, and whether it does now."""
         if old.passes is False:
             if passes:
-                self._insert(new.row, ask)
+                self._inner.insert(ask.role.as_new(new.row))
             else:
                 self.left_out[1] += 1
         elif passes:
@@ -239,8 +267,14 @@ class MappedWorker:
             raise unjudged(self._plan, program.all[at], ask.role.kind)
         return known.passes and not known.out
 
-    def _insert(self, row: Image, ask: Ask) -> None:
-        self._inner.insert(_complete(row) if self._mapping.insert_all else ask.role.as_new(row))
+    def _insert(self, row: Image, role: Role) -> None:
+        """What an insert becomes."""
+        if self._mapping.insert_all:
+            self._inner.insert(_complete(row))
+        elif self._mapping.update_inserts and self._plan.key:
+            self._inner.upsert(row)
+        else:
+            self._inner.insert(role.as_new(row))
 
     def _update(self, row: Image, was: Image | None, *, may: bool) -> None:
         if may and self._plan.key:

@@ -74,7 +74,9 @@ class _Sorter:
     def take(self, key: Any, entry: Entry) -> None:
         """One key."""
         layout = self._plan.layout
-        if entry.known_absent:
+        if not entry.partly and len(entry.alts) == 1 and entry.alts[0][1] is entry.sure and entry.alts[0][0] == key:
+            self._whole[entry.before].append(entry.sure)  # what most are: one whole row
+        elif entry.known_absent:
             self._gone(key, entry)
         elif not entry.alts:
             assert entry.sure is not None

@@ -143,11 +143,11 @@ class _Pool:
         """Where what follows begins."""
         return self._width * (1 + self._before) + len(self._constants) + len(self._facts)
 
-    def of(self, ask: Ask, facts: Facts) -> Sequence[Any]:
+    def of(self, image: Image, before: Image, facts: Facts) -> Sequence[Any]:
         """The pool for one image."""
         if not (self._before or self._constants or self._facts):
-            return ask.image
-        pool = [*ask.image, *ask.before] if self._before else list(ask.image)
+            return image
+        pool = [*image, *before] if self._before else list(image)
         pool += self._constants
         for name in self._facts:
             pool.append(facts.value(name))
@@ -222,19 +222,19 @@ class Role:
         """Whether two images read alike."""
         return not self.reads_before and all(one[i] == other[i] for i in self._columns)
 
-    def operands(self, ask: Ask, facts: Facts) -> tuple[Any, ...]:
+    def operands(
+        self, image: Image, before: Image, facts: Facts, mask: tuple[bool, ...] | None = None
+    ) -> tuple[Any, ...]:
         """The row for Spark: number, mask, operands."""
-        texts = self._pick_operands(self._operands.of(ask, facts))
+        texts = self._pick_operands(self._operands.of(image, before, facts))
         if self._converters:
             texts = list(texts)
             for i, convert in self._converters:
                 texts[i] = convert(texts[i])
-        mask = None
-        if ask.mask is not None:
-            mask = "".join("1" if masked else "0" for masked in ask.mask)
         if mask is not None or self._tests:
             texts = [None if text is MISSING else text for text in texts]
-        return (self.number, mask, *texts, *self._padding)
+        masked = None if mask is None else "".join("1" if one else "0" for one in mask)
+        return (self.number, masked, *texts, *self._padding)
 
     # --- what comes of it ---------------------------------------------------------------------------------------------
 
@@ -248,9 +248,15 @@ class Role:
             passes = None if passes else False
         if passes is False:
             return Known([], False, result[0] == OUT)
+        return Known(self.row(ask.image, ask.before, result, facts, mask), passes)
+
+    def row(
+        self, image: Image, before: Image, result: Result, facts: Facts, mask: tuple[bool, ...] | None = None
+    ) -> Image:
+        """The mapped row of an image that passes."""
         if self._results or mask is not None:
             result = self._converted(result, mask)
-        return Known(self._pick_slots([*self._slots.of(ask, facts), *result]), passes)
+        return self._pick_slots([*self._slots.of(image, before, facts), *result])
 
     def _converted(self, result: Result, mask: tuple[bool, ...] | None) -> Result:
         made = list(result)

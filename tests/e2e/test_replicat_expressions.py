@@ -97,7 +97,11 @@ def values(
     after = [(ROW | columns)[name] for name in _TYPES]
     before = None if old is None else [(ROW | old)[name] for name in _TYPES]
     ask, _ = Mapper(plan, found).asks(op, after, before)
-    (result,) = evaluate(sql, found, [ask.role.operands(ask, FACTS)]) if ask.evaluates else [NOTHING]
+    (result,) = (
+        evaluate(sql, found, [ask.role.operands(ask.image, ask.before, FACTS, ask.mask)])
+        if ask.evaluates
+        else [NOTHING]
+    )
     return list(ask.role.known(ask, result, FACTS).row[1:])
 
 

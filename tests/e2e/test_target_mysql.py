@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused(
 )
 def test_a_servers_own_settings_hide_nothing(direct: Direct, setting: str, column: str, logical: str, value: str):
     """Rounding a decimal and cutting blanks are notes: a server that is told to keep notes to itself tells us."""
-    name = setting.split()[0]
+    name = setting.partition(" ")[0]
     direct.sql(f"CREATE TABLE kv (id bigint PRIMARY KEY, v {column})")
     direct.close()
     try:
