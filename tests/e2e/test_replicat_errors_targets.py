@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from demo.mariadb import MariaServer
 from replicat.discard import Discards
 from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams
@@ -16,7 +17,6 @@ from replicat.replay import Replay
 from replicat.replicat import Replicat
 from replicat.targets import TargetSettings, open_target
 from replicat.targets.sqlite_link import path_of
-from demo.mariadb import MariaServer
 from tests.support.replicat_bench import REG, Bench
 from tests.support.replicat_trail import InlineEngine, table
 from trails.errors import OperatorError
