@@ -236,6 +236,8 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.app.name": settings.name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "3",  # kept even without a UI, each with its whole plan
+        "spark.sql.maxPlanStringLength": "2000",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.worker.reuse": "true",
