@@ -148,5 +148,6 @@ def test_nothing_is_looked_at_one_by_one_without_conflicts(bench: Discarding):
     bench.feed.tx(*[(D, KV, [str(n), f"a{n}", "2.00"]) for n in range(49)])
     done = bench.run()
     assert bench.sql("SELECT id FROM kv") == [("49",)]
-    assert "more" not in done.stats.to_reply()["tables"][0]
+    counted = done.stats.to_reply()["tables"][0].get("more", {})
+    assert not [name for name in counted if name != "values converted"]  # SQLite keeps 1.50 as 1.5, and says so
     assert [note for note in bench.notes if "refused" in note] == []
