@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from replicat.discard import Discards, needs_file
-from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams, exact_table
+from replicat.refused.discard import Discards, needs_file
+from replicat.refused.discardfile import DiscardFile
 from replicat.scratch import Scratch
 from replicat.target import Target
 from trails.checkpoint import load

@@ -96,7 +96,7 @@ def _check_params(request: dict[str, Any]) -> Reply:
 def _replay_discards(request: dict[str, Any]) -> Reply:
     from collections import Counter
 
-    from replicat.replay import Outcome, replay_group
+    from replicat.refused.replay import Outcome, replay_group
     from trails.runtime.home import Home
 
     counts: Counter[str] = Counter()

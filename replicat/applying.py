@@ -1,8 +1,8 @@
 """The open target transaction: a batch's parts go into it one after the other, and only what is committed counts.
 
 Rule: it begins by moving the checkpoint row, and ends by commit() or by losing the connection; nothing in here outlives
-either. Refused rows go down the ladder (ladder.py); what the judge gives up there (judge.py: REPERROR) is durable
-before the commit (discard.py).
+either. Refused rows go down the ladder (refused/ladder.py); what the judge gives up there (REPERROR: refused/judge.py)
+is durable before the commit (refused/discard.py).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from replicat.batch import begun_before
 from replicat.decode import Spot, last_xid
-from replicat.discard import OPS, Discards
-from replicat.discardrecord import Reason
 from replicat.engine import Engine
-from replicat.exceptions import Exceptions
-from replicat.judge import Judge
-from replicat.ladder import Ladder, Note
-from replicat.part import Part, Unmapped
+from replicat.net.part import Part, Unmapped
 from replicat.pipeline import Running
+from replicat.refused.discard import OPS, Discards
+from replicat.refused.discardrecord import Reason
+from replicat.refused.exceptions import Exceptions
+from replicat.refused.judge import Judge
+from replicat.refused.ladder import Ladder, Note
 from replicat.target import RefusedError, Row, Target
 from trails.ddl import DdlChange
 from trails.errors import OperatorError

@@ -14,8 +14,8 @@ from typing import Any
 
 from replicat import startup
 from replicat.engine import SparkEngine, SparkSettings
-from replicat.expressions import Sql
-from replicat.mapping import check_expressions
+from replicat.expressions.compiling import Sql
+from replicat.mapping.rules import check_expressions
 from replicat.params import ReplicatParams, exact_table
 from replicat.planning import Planning, asks_spark
 from replicat.scratch import Scratch

@@ -26,8 +26,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from replicat.copytext import text_of
 from replicat.decode import Task, blocks
+from replicat.net.copytext import text_of
 from trails.columns import TOKEN
 from trails.ddl import DdlChange
 from trails.errors import OperatorError

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from replicat.builder import CHANGES, Builder
-from replicat.part import Part, spill_part
+from replicat.mapping.roles import Facts, Failure, Result
+from replicat.net.builder import CHANGES, Builder
+from replicat.net.part import Part, spill_part
 from replicat.plan import Plans, TablePlan
-from replicat.roles import Facts, Failure, Result
 from replicat.target import RefusedError
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError
@@ -75,7 +75,7 @@ class Spot:
 
 
 class Evaluated(Protocol):
-    """Results of a task's evaluations, failures among them (replicat/evaluate.py). Changes count from its start."""
+    """Results of a task's evaluations, failures among them (expressions/evaluate.py). Changes count from its start."""
 
     def since(self, change: int, plan: int = 0) -> Iterator[Result | Failure]:
         """From those on that this change asks for under its table's plan number `plan`."""

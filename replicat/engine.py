@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from replicat.decode import Evaluated, Task, run_partition
-from replicat.evaluate import EvaluationError, Rows, run_mapped
-from replicat.expressions import Sql
+from replicat.expressions.compiling import Sql
+from replicat.expressions.evaluate import EvaluationError, Rows, run_mapped
+from replicat.expressions.sql import SparkSql
+from replicat.mapping.programs import Programs, programs_of
+from replicat.net.part import Part, Unmapped
 from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
-from replicat.part import Part, Unmapped
 from replicat.plan import Plans
-from replicat.programs import Programs, programs_of
-from replicat.sql import SparkSql
 from trails.errors import EXIT_AWAY, GateError, OperatorError
 from trails.fs import Fs
 

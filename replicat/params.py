@@ -1,7 +1,7 @@
 """Replicat's parameters: its keyword table, and the one frozen value that a checked file becomes.
 
 Rule: imports neither Spark nor a database driver, so that ggsci can check a file whole before anything starts. MAP
-itself is read by replicat/mapoptions.py. Switches and REPERROR hold for the MAPs behind them, so their order counts.
+itself is read by mapping/options.py. Switches and REPERROR hold for the MAPs behind them, so their order counts.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from replicat import ddlerrors, settings
-from replicat.ddlerrors import DdlErrorRule
-from replicat.mapoptions import MAP_OPTIONS, SWITCHES, MapOption, check_map, parse_map, settled, target_key
-from replicat.mapoptions import SHAPE as MAP_SHAPE
-from replicat.mapparams import MapRule, Toggles
-from replicat.refusals import (
+from replicat import settings
+from replicat.ddl import errors as ddlerrors
+from replicat.ddl.errors import DdlErrorRule
+from replicat.mapping.options import MAP_OPTIONS, SWITCHES, MapOption, check_map, parse_map, settled, target_key
+from replicat.mapping.options import SHAPE as MAP_SHAPE
+from replicat.mapping.params import MapRule, Toggles
+from replicat.refused.rules import (
     DEFAULT,
     DEFAULT2,
     RESET,

@@ -18,7 +18,7 @@ from replicat.batch import Batch, Batcher, Cutting, Job, looker, read_records, t
 from replicat.borders import Border
 from replicat.decode import Task
 from replicat.engine import Engine
-from replicat.part import Part, Unmapped, discard
+from replicat.net.part import Part, Unmapped, discard
 from replicat.plan import Plans
 from trails.errors import GateError
 from trails.fs import Fs

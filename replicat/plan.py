@@ -1,6 +1,6 @@
 """What becomes of a source table's rows: plain data that travels to Spark's workers.
 
-Rule: everything here is frozen and picklable; replicat/mapping.py makes it, replicat/builder.py obeys it.
+Rule: everything here is frozen and picklable; mapping/rules.py makes it, net/builder.py obeys it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from replicat.mapparams import ResolveRule
-from replicat.refusals import ErrorRule
+from replicat.mapping.params import ResolveRule
+from replicat.refused.rules import ErrorRule
 from replicat.target import Layout
 from trails.record import Value
 
@@ -33,7 +33,7 @@ class Operand:
 class Expression:
     """A Spark SQL expression over operands.
 
-    `sql`: operands stand in it as replicat.programs.mark() writes them; `type`: its result's logical type; `where`:
+    `sql`: operands stand in it as mapping.programs.mark() writes them; `type`: its result's logical type; `where`:
     file:line; `text`: as written; `left_out`: a condition in the same form under which the column is left out;
     `keyword`: such as COLMAP total.
     """

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicat import startup
-from replicat.expressions import Sql
-from replicat.mapcolumns import MapErrors
-from replicat.mapparams import MapRule
-from replicat.mapping import (
+from replicat.expressions.compiling import Sql
+from replicat.mapping.columns import MapErrors
+from replicat.mapping.params import MapRule
+from replicat.mapping.rules import (
     Rules,
     check_expressions,
     check_names,

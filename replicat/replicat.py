@@ -4,7 +4,7 @@
      ^                                │                               │
      └─── AwayError, or PlaceLostError: the row is not where we left it; ShapeChangedError; TryLaterError ─┘
 
-applying.py holds the open transaction, planning.py the plans, ddlapply.py applies changes of shape.
+applying.py holds the open transaction, planning.py the plans, ddl/apply.py applies changes of shape.
 Rule: the row is the only truth (I3). Each new connection starts from it, never from memory: a killed predecessor's
 commit may have landed meanwhile (CW-01), an asynchronous commit may be gone after a crash of the target (CW-16).
 """
@@ -18,14 +18,14 @@ from typing import Any
 from replicat import startup
 from replicat.applying import Applying
 from replicat.batch import Cutting
-from replicat.ddlapply import DdlApply, TryLaterError
-from replicat.discard import Discards
+from replicat.ddl.apply import DdlApply, TryLaterError
 from replicat.engine import Engine
-from replicat.judge import BeginAgainError
-from replicat.ladder import AbendError
 from replicat.params import ReplicatParams
 from replicat.pipeline import Begin, Bounds, Pipeline, Running
 from replicat.planning import Planning
+from replicat.refused.discard import Discards
+from replicat.refused.judge import BeginAgainError
+from replicat.refused.ladder import AbendError
 from replicat.target import PlaceLostError, Row, ShapeChangedError, Target
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import AwayError, OperatorError

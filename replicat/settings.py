@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from replicat.mapoptions import TOGGLES
+from replicat.mapping.options import TOGGLES
 from trails.runtime import params
 from trails.runtime.params import Pattern, Statement
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 from replicat.batch import Batcher, Cutting, looker, read_records
 from replicat.borders import Border
-from replicat.mapparams import MapRule
+from replicat.mapping.params import MapRule
 from replicat.params import End
 from replicat.plan import TablePlan
 from replicat.target import Layout, Row, Target, TargetTable

@@ -2,7 +2,7 @@
 
 Strategy: a target does no thinking of its own. It gets ready-made steps (net effects as COPY text, truncates) in the
 order they must be applied, and applies each call to apply() whole or not at all. What is refused raises RefusedError
-and leaves the transaction usable: replicat/ladder.py decides what to try next. What all targets do alike stands in
+and leaves the transaction usable: refused/ladder.py decides what to try next. What all targets do alike stands in
 replicat/targets/staged.py.
 
 Strict: every row of a net effect says whether its key is there before, and the target finds out whether that is so. A

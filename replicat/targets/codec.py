@@ -1,4 +1,4 @@
-"""Rows as COPY text (replicat/copytext.py) to rows as another target takes them, column by column.
+"""Rows as COPY text (net/copytext.py) to rows as another target takes them, column by column.
 
 Rule: a value that its column's rule refuses is told with table, column, value and key (RefusedError); a column without
 a rule is told before any row (OperatorError). What a rule loses is counted.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replicat.copytext import NULL, text_of
+from replicat.net.copytext import NULL, text_of
 from replicat.target import RefusedError
 from replicat.targets.types import Native, Rule, UnfitError, rule_for
 from trails.errors import OperatorError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from replicat.copytext import fields_of, line
+from replicat.net.copytext import fields_of, line
 from replicat.target import NO_ROW, ROW_EXISTS, Blob, Compare, Fill, Patch, RefusedError, Rows
 from replicat.targets.staged_sql import THERE
 from trails.record import MISSING, Image, Value

@@ -14,10 +14,9 @@ from typing import Any
 
 import pymysql
 
-from replicat import rowtable
-from replicat.copytext import render
+from replicat.net.copytext import render
 from replicat.target import Blob, Layout, Match, PlaceLostError, RefusedError, Row, TargetTable
-from replicat.targets import TargetSettings
+from replicat.targets import TargetSettings, rowtable
 from replicat.targets.codec import Codec, parse
 from replicat.targets.converting import ConvertingTarget
 from replicat.targets.mysql_admin import KIND, dotted, load_row, upgrade_row_table

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from replicat import rowtable
 from replicat.target import Row
+from replicat.targets import rowtable
 from replicat.targets.mysql_link import Link, MysqlUrl, connect, mapped
 from trails.errors import OperatorError
 

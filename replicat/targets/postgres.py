@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from replicat import rowtable
 from replicat.target import Blob, Layout, PlaceLostError, RefusedError, Row, TargetTable, Truncate
+from replicat.targets import rowtable
 from replicat.targets.postgres_admin import upgrade_row_table
 from replicat.targets.postgres_link import connect, mapped, refusal
 from replicat.targets.postgres_sequences import follow

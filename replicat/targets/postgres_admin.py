@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from replicat import rowtable
 from replicat.target import Row
+from replicat.targets import rowtable
 from replicat.targets.postgres_link import connect, mapped
 from replicat.targets.postgres_sql import dotted, ident
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from replicat.copytext import fields_of
+from replicat.net.copytext import fields_of
 from replicat.target import Blob, Compare, Match
 from replicat.targets.staged_sql import NUMBER, StagedSql
 

@@ -12,9 +12,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from replicat import rowtable
 from replicat.target import Blob, Layout, Match, PlaceLostError, RefusedError, Row, TargetTable, Truncate
-from replicat.targets import TargetSettings
+from replicat.targets import TargetSettings, rowtable
 from replicat.targets.converting import ConvertingTarget
 from replicat.targets.sqlite_admin import KIND, load_row, quoted, upgrade_row_table
 from replicat.targets.sqlite_link import (

@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from replicat import rowtable
 from replicat.target import Row
+from replicat.targets import rowtable
 from replicat.targets.sqlite_link import SCHEMA, connect, ident, mapped, path_of
 from trails.errors import OperatorError
 

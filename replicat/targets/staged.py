@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replicat.copytext import line
+from replicat.net.copytext import line
 from replicat.target import NO_ROW, Bag, Blob, Layout, Match, RefusedError, Rows, Step, Truncate, Work
 from replicat.targets.merge import Merge
 from replicat.targets.staged_sql import StagedSql

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggsci.parameters import PROGRAMS, about, reference
-from replicat.mapoptions import MAP_OPTIONS
+from replicat.mapping.options import MAP_OPTIONS
 from trails.runtime.params import parse_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replicat.replay import Outcome, Replay
+from replicat.refused.replay import Outcome, Replay
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_discards import DiscardBench

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_postgres import REG, Bench, D, I, T, U

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_discards import DiscardBench, counts

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from replicat.decode import Evaluated, Task
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
 from replicat.engine import SparkEngine
-from replicat.part import Part, Unmapped
+from replicat.net.part import Part, Unmapped
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_discards import DiscardBench, counts

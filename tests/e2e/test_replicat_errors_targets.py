@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams
-from replicat.replay import Replay
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
+from replicat.refused.replay import Replay
 from replicat.replicat import Replicat
 from replicat.targets import TargetSettings, open_target
 from replicat.targets.sqlite_link import path_of

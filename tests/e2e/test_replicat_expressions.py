@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from replicat.engine import SparkEngine
-from replicat.evaluate import evaluate
-from replicat.expressions import Compiler
-from replicat.functions import FUNCTIONS
-from replicat.mapped import Mapper
+from replicat.expressions.compiling import Compiler
+from replicat.expressions.evaluate import evaluate
+from replicat.expressions.functions import FUNCTIONS
+from replicat.mapping.mapped import Mapper
+from replicat.mapping.programs import Programs, programs
+from replicat.mapping.roles import NOTHING, Facts
 from replicat.plan import MapProgram, Slot, TablePlan
-from replicat.programs import Programs, programs
-from replicat.roles import NOTHING, Facts
 from replicat.target import Layout
 from trails.errors import OperatorError
 from trails.position import Position

@@ -11,9 +11,9 @@ import pytest
 from replicat.batch import Batcher, tasks_of
 from replicat.decode import run_each, run_some
 from replicat.engine import SparkEngine
-from replicat.evaluate import BATCH_ROWS
-from replicat.expressions import Compiler
-from replicat.part import Part, Unmapped
+from replicat.expressions.compiling import Compiler
+from replicat.expressions.evaluate import BATCH_ROWS
+from replicat.net.part import Part, Unmapped
 from replicat.plan import MapProgram, RowFilter, Slot, TablePlan
 from replicat.target import Layout, RefusedError, Work
 from tests.support.list_target import parse

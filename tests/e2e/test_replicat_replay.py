@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from replicat.compact import Net
-from replicat.copytext import render
-from replicat.netrows import net_rows, overlay_rows
-from replicat.overlay import Overlay
+from replicat.net.compact import Net
+from replicat.net.copytext import render
+from replicat.net.overlay import Overlay
+from replicat.net.rows import net_rows, overlay_rows
 from replicat.plan import TablePlan
 from replicat.target import Blob, Layout, Row, Rows, Work
 from replicat.targets import TargetSettings, admin_for, open_target

@@ -13,9 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat import rowtable
 from replicat.target import PlaceLostError, Row
-from replicat.targets import TargetSettings, admin_for, open_target
+from replicat.targets import TargetSettings, admin_for, open_target, rowtable
 from trails.position import Position
 
 pytestmark = pytest.mark.e2e

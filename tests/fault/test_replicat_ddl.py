@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
 from replicat.params import ReplicatParams
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from tests.fault.test_replicat_crashes import FailAt
 from tests.support.ddl_target import DdlTarget, ShapedStore, definition, feed_ddl, table_shape

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile, Examined
 from replicat.params import ReplicatParams
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile, Examined
 from replicat.replicat import Replicat
 from tests.fault.test_replicat_crashes import FailAt
 from tests.support.list_target import ListTarget, Store, shape

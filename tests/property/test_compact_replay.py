@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicat.compact import Net
-from replicat.heap import Heap
-from replicat.netrows import heap_bag, net_rows, overlay_rows
-from replicat.overlay import Overlay
+from replicat.net.compact import Net
+from replicat.net.heap import Heap
+from replicat.net.overlay import Overlay
+from replicat.net.rows import heap_bag, net_rows, overlay_rows
 from replicat.plan import TablePlan
 from replicat.target import Layout, RefusedError, Rows
 from tests.support import list_target
@@ -42,7 +42,7 @@ def raw() -> Iterator[None]:
         return whole, len(whole), [row for row, chosen in picked if MISSING in chosen]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("replicat.netrows.render", render)
+        patch.setattr("replicat.net.rows.render", render)
         patch.setattr(list_target, "parse", lambda data: data or [])
         yield
 

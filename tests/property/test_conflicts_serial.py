@@ -12,10 +12,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replicat.conflicts import Case, decide
-from replicat.discard import Discards
+from replicat.conflicts.deciding import Case, decide
 from replicat.params import ReplicatParams
 from replicat.plan import Conflict
+from replicat.refused.discard import Discards
 from replicat.replicat import Replicat
 from replicat.target import Layout, TargetColumn, TargetTable
 from tests.support.list_target import ListTarget, Store

@@ -12,11 +12,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.builder import Builder
-from replicat.evaluate import _mapper, _rows
+from replicat.expressions.evaluate import _mapper, _rows
+from replicat.mapping.programs import FAILS, PASSES, mark, programs_of
+from replicat.mapping.roles import Facts
+from replicat.net.builder import Builder
 from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
-from replicat.programs import FAILS, PASSES, mark, programs_of
-from replicat.roles import Facts
 from replicat.target import Layout, Row
 from tests.support.list_target import ListTarget, Store, shape
 from trails.position import Position

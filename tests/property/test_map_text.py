@@ -7,8 +7,8 @@ import re
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replicat.mapoptions import MAP_OPTIONS, NOT_OURS
-from replicat.mapparams import CONFLICTS, MapRule
+from replicat.mapping.options import MAP_OPTIONS, NOT_OURS
+from replicat.mapping.params import CONFLICTS, MapRule
 from replicat.params import KEYWORDS, ReplicatParams
 from trails.runtime.params import ParamErrors, parse_text
 

@@ -1,4 +1,4 @@
-"""ListTarget with shapes that change: it obeys the statements of replicat/ddlsql.py, in a transaction or without.
+"""ListTarget with shapes that change: it obeys the statements of replicat/ddl/sql.py, in a transaction or without.
 
 `kind` "postgresql" keeps shapes and rows of an open transaction apart until its commit; "mysql" changes them at once,
 and has no transaction open then.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from demo.mariadb import MariaServer
-from replicat.copytext import render
+from replicat.net.copytext import render
 from replicat.target import Blob, Layout, Row, Rows, Work
 from replicat.targets import TargetSettings, admin_for, open_target
 from replicat.targets.sqlite_link import path_of

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from replicat.decode import Task, run
-from replicat.part import Part
+from replicat.net.part import Part
 from trails.errors import GateError
 from trails.format import Indicator
 from trails.fs import Fs

@@ -1,6 +1,6 @@
 """Source types and edge values of pitfalls E1, E5 and E6, and the target columns they are tried with.
 
-Each target has the column that Replicat makes by DDL (replicat/ddltypes.py) and those that people choose besides.
+Each target has the column that Replicat makes by DDL (replicat/ddl/types.py) and those that people choose besides.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ import psycopg
 from demo.mariadb import MariaServer
 from demo.servers import PostgresServer
 from extract.extract import Extract
-from replicat.comparing import same
-from replicat.ddltypes import column_type
-from replicat.discard import Discards
-from replicat.discardfile import DiscardFile
+from replicat.conflicts.comparing import same
+from replicat.ddl.types import column_type
 from replicat.params import ReplicatParams
+from replicat.refused.discard import Discards
+from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets import TargetSettings, admin_for, mysql_link, open_target, sqlite_link
 from replicat.targets.postgres_sql import SESSION

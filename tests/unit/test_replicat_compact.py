@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from replicat.compact import BORN, Net
-from replicat.heap import Heap
+from replicat.net.compact import BORN, Net
+from replicat.net.heap import Heap
 from trails.record import MISSING
 
 A, B = ["1", "a", "x"], ["1", "b", "y"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from replicat.conflicts import Case, Decision, decide
-from replicat.mapparams import CompareCols, MapRule, ResolveGroup, ResolveRule
+from replicat.conflicts.deciding import Case, Decision, decide
+from replicat.mapping.params import CompareCols, MapRule, ResolveGroup, ResolveRule
 from replicat.plan import Conflict
 from replicat.target import Layout
 from trails.record import MISSING, Image

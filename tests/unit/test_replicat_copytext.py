@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicat.copytext import render, text_of
+from replicat.net.copytext import render, text_of
 from tests.support.list_target import parse
 from trails.record import MISSING
 

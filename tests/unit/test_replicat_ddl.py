@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from replicat.ddl import CannotError, Carry, Mapped, carry
-from replicat.ddlerrors import DdlErrorRule, ddl_rule_for
-from replicat.ddlsql import DIALECTS
-from replicat.ddltypes import column_type
+from replicat.ddl.errors import DdlErrorRule, ddl_rule_for
+from replicat.ddl.shapes import CannotError, Carry, Mapped, carry
+from replicat.ddl.sql import DIALECTS
+from replicat.ddl.types import column_type
 from replicat.params import ReplicatParams
 from replicat.target import TargetColumn, TargetTable
 from tests.support.ddl_target import table_shape

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replicat.batch import Batcher
-from replicat.builder import Builder
 from replicat.decode import Task, run_partition
+from replicat.net.builder import Builder
 from replicat.plan import TablePlan
 from replicat.target import Layout, Work
 from tests.support.replicat_trail import TrailFeed, table

@@ -9,12 +9,12 @@ import zlib
 import pytest
 
 from replicat.decode import Spot
-from replicat.discardfile import DiscardFile, Examined, framed
-from replicat.discardrecord import Reason, image_of, record, shown
+from replicat.net.part import Mapped
 from replicat.params import ReplicatParams
-from replicat.part import Mapped
 from replicat.plan import TablePlan
-from replicat.refusals import DiscardSetting, ErrorRule, action_of, rule_for
+from replicat.refused.discardfile import DiscardFile, Examined, framed
+from replicat.refused.discardrecord import Reason, image_of, record, shown
+from replicat.refused.rules import DiscardSetting, ErrorRule, action_of, rule_for
 from replicat.target import Layout
 from trails.errors import LockedError, OperatorError, ParamError
 from trails.fs import RealFs, read_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicat.functions import parse, translate
+from replicat.expressions.functions import parse, translate
 from trails.errors import ParamError
 
 WHERE = "dirprm/REP1.prm:7"

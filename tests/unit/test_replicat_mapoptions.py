@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from replicat.clauses import Clause, Reader
-from replicat.mapoptions import MAP_OPTIONS, parse_map
-from replicat.mapparams import (
+from replicat.mapping.clauses import Clause, Reader
+from replicat.mapping.options import MAP_OPTIONS, parse_map
+from replicat.mapping.params import (
     Assignment,
     CompareCols,
     Comparison,
@@ -18,7 +18,7 @@ from replicat.mapparams import (
     ResolveGroup,
     ResolveRule,
 )
-from replicat.refusals import ErrorRule
+from replicat.refused.rules import ErrorRule
 from trails.errors import ParamError
 from trails.runtime.params import ParamErrors, Pattern, parse_text
 

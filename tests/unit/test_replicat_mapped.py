@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from replicat.builder import Builder
-from replicat.part import Part
+from replicat.mapping.programs import FAILS, OUT, PASSES, mark, programs_of
+from replicat.mapping.roles import Facts, Failure, commit_text
+from replicat.net.builder import Builder
+from replicat.net.part import Part
 from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
-from replicat.programs import FAILS, OUT, PASSES, mark, programs_of
-from replicat.roles import Facts, Failure, commit_text
 from replicat.target import Layout, RefusedError, Truncate, Work
 from tests.support.list_target import parse
 from trails.errors import OperatorError

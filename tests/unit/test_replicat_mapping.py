@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from replicat.expressions import Name
-from replicat.mapcolumns import MapErrors
-from replicat.mapparams import MapRule
-from replicat.mapping import Rules, check_names, exception_rule, plan_table, rules_for
+from replicat.expressions.compiling import Name
+from replicat.mapping.columns import MapErrors
+from replicat.mapping.params import MapRule
+from replicat.mapping.rules import Rules, check_names, exception_rule, plan_table, rules_for
 from replicat.params import ReplicatParams
 from replicat.plan import Conflict, Slot, TablePlan
 from replicat.target import TargetColumn, TargetTable

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from replicat.copytext import fields_of, line
-from replicat.netrows import overlay_rows
-from replicat.overlay import Overlay
+from replicat.net.copytext import fields_of, line
+from replicat.net.overlay import Overlay
+from replicat.net.rows import overlay_rows
 from replicat.plan import TablePlan
 from replicat.target import Blob, Layout, RefusedError, Rows, Work
 from replicat.targets.ranks import ranks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replicat.copytext import render
+from replicat.net.copytext import render
 from replicat.target import RefusedError
 from replicat.targets import canonical
 from replicat.targets.codec import Codec, Spec

@@ -1,0 +1,1 @@
+"""Conflict detection and resolution: COMPARECOLS and RESOLVECONFLICT."""

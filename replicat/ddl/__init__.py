@@ -1,0 +1,1 @@
+"""Changes of shape: from the source's shapes to the target's statements."""

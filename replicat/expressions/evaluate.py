@@ -1,0 +1,335 @@
+"""Expressions evaluated by Spark: in one job a batch, or by hand on the driver where that job failed on some row.
+
+    stage A  Python worker  decodes the task's blocks, sends one row of operands for each evaluation  operand_batches
+    JVM                     verdict and values of every row                                           select
+    stage C  Python worker  decodes again, takes the results in the same order, returns the part      parts
+
+A and C run side by side. What a row is, is in mapping/programs.py; which rows a change has, in mapping/mapped.py.
+An expression that fails on some row fails the job; then `Rows` evaluates the task's rows on the driver (Spark folds
+the select over local rows, no job runs), halving until only the rows that fail are left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from replicat.decode import Task, blocks, facts_of, no_collection, run
+from replicat.expressions.sql import SparkSql, failure_of
+from replicat.mapping.mapped import Mapper
+from replicat.mapping.programs import ERROR, REFUSE, TASK, Program, Programs, programs, programs_of
+from replicat.mapping.roles import Facts, Failure, Result
+from replicat.net.part import Part, spill_part
+from replicat.plan import Operand, TablePlan
+from trails.errors import AwayError, GateError
+from trails.fs import Fs
+from trails.record import Op
+
+BATCH_ROWS = 8192
+_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
+_SHOWN = 60
+Row = Sequence[Any]
+"""p, m, c0... of mapping/programs.py."""
+
+
+def select(frame: Any, programs_: Programs, *more: str) -> Any:
+    """A DataFrame of operand rows to one of results: the columns `more`, then f and r0..."""
+    columns = [f"c{i}" for i in range(programs_.width)]
+    plain = [name for name in more if name != "p"]
+    judged = frame.selectExpr("p", "m", *plain, f"{programs_.verdict_sql} AS f", *columns)
+    values = [f"{programs_.value_sql(i)} AS r{i}" for i in range(programs_.values)]
+    return judged.selectExpr(*more, "f", *values)
+
+
+def frame_type(programs_: Programs) -> str:
+    """The columns of operand rows."""
+    columns = "".join(f", c{i} string" for i in range(programs_.width))
+    return f"p int, m string, t binary{columns}"
+
+
+RESULT_TYPE = "result binary"
+
+
+# --- stage A ----------------------------------------------------------------------------------------------------------
+
+
+class OperandStage:
+    """Stage A for mapInArrow: numbers of tasks in, operand rows out."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = [pickle.dumps(task) for task in tasks]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """One partition."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from operand_batches(pickle.loads(self._tasks[number]), self._tasks[number])
+
+
+def operand_batches(task: Task, wire: bytes) -> Iterator[Any]:
+    """A task's operand rows as Arrow batches; an expected error is the last row, for stage C to tell."""
+    found = programs_of(task.plans)
+    yield _lonely(found, TASK, wire)
+    rows: list[Row] = []
+    try:
+        with no_collection():
+            for _ in gather(task, None, found, rows):
+                if len(rows) >= BATCH_ROWS:
+                    yield _batch(rows, found)
+                    rows.clear()
+            if rows:
+                yield _batch(rows, found)
+    except GateError as error:
+        yield _lonely(found, ERROR, pickle.dumps(error))
+
+
+def gather(
+    task: Task, fs: Fs | None, programs_: Programs, rows: list[Row], starts: list[list[int]] | None = None
+) -> Iterator[None]:
+    """Appends the rows of the task's evaluations, block by block. `starts`: of each insert, update and delete, plan by
+    plan, where its rows begin.
+    """
+    facts = facts_of(task, fs)
+    mappers: dict[bytes, list[Mapper | None]] = {}
+    for position, tables, records in blocks(task, fs):
+        facts.position = position
+        for table in tables:
+            if table not in mappers:
+                mappers[table] = [_mapper(plan, programs_) for plan in task.plans.get(table, ())]
+        found = [mappers[table] for table in tables]
+        for record in records:
+            op = record[0]
+            if op in _CHANGES:
+                if starts is not None:
+                    starts.append([])
+                for mapper in found[record[1]]:
+                    if starts is not None:
+                        starts[-1].append(len(rows))
+                    if mapper is not None:
+                        _rows(mapper, record, facts, rows)
+                facts.index += 1
+            elif op == Op.BEGIN:
+                facts.begin(record[1], record[2], record[3])
+            elif op != Op.COMMIT:
+                facts.index += 1
+        yield
+
+
+def _mapper(plan: TablePlan, programs_: Programs) -> Mapper | None:
+    """A plan's mapper, if it has anything to evaluate."""
+    if plan.mapping is None or plan.error or not plan.mapping.expressions:
+        return None
+    return Mapper(plan, programs_)
+
+
+def _rows(mapper: Mapper, record: Sequence[Any], facts: Facts, rows: list[Row]) -> None:
+    op, after = record[0], record[2]
+    before = record[3] if op == Op.UPDATE else None
+    role = mapper.swift(op, after, before)
+    if role is not None:
+        if role.number >= 0:
+            rows.append(role.operands(after, mapper.nulls, facts))
+        return
+    asks = [ask for ask in mapper.asks(op, after, before) if ask is not None and ask.evaluates]
+    rows += [ask.role.operands(ask.image, ask.before, facts, ask.mask) for ask in asks]
+
+
+def _batch(rows: Sequence[Row], programs_: Programs) -> Any:
+    import pyarrow as pa
+
+    numbers, masks, *operands = zip(*rows, strict=True)
+    try:
+        arrays = [pa.array(column, pa.string()) for column in operands]
+    except UnicodeEncodeError:
+        return _batch([_utf8(row) for row in rows], programs_)
+    task = pa.nulls(len(rows), pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers, pa.int32()), pa.array(masks, pa.string()), task, *arrays], names=_names(programs_)
+    )
+
+
+def _utf8(row: Row) -> Row:
+    """The row, or one that fails in its place: Spark's texts are UTF-8."""
+    try:
+        "".join(text for text in row[2:] if text is not None).encode()
+    except UnicodeEncodeError:
+        message = "an operand is text that is no UTF-8, which Spark does not take"
+        return [REFUSE, None, message, *[None] * (len(row) - 3)]
+    return row
+
+
+def _lonely(programs_: Programs, number: int, wire: bytes) -> Any:
+    import pyarrow as pa
+
+    nothing = pa.nulls(1, pa.string())
+    return pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), nothing, pa.array([wire], pa.binary()), *[nothing] * programs_.width],
+        names=_names(programs_),
+    )
+
+
+def _names(programs_: Programs) -> list[str]:
+    return ["p", "m", "t", *(f"c{i}" for i in range(programs_.width))]
+
+
+# --- stage C ----------------------------------------------------------------------------------------------------------
+
+
+def parts(batches: Iterable[Any]) -> Iterator[Any]:
+    """Stage C for mapInArrow: results in (p, t, f, r0...), a pickled part (or an expected error) out."""
+    import pyarrow as pa
+
+    results = _results(batches)
+    task: Task = pickle.loads(next(results))
+    try:
+        part: Part | GateError = run(task, None, results)
+        if task.spill and isinstance(part, Part):
+            part = spill_part(part, task.spill)
+    except GateError as error:
+        part = error
+    except OSError as error:
+        part = AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}")
+    with contextlib.suppress(GateError):  # told already, if it mattered
+        for _ in results:  # a worker that leaves something unread is not used again
+            pass
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["result"])
+
+
+def _results(batches: Iterable[Any]) -> Iterator[Any]:
+    """The pickled task, then results; raises the error that stage A met."""
+    for batch in batches:
+        numbers = batch.column(0).to_numpy()
+        verdicts = batch.column(2).to_numpy(zero_copy_only=False).tolist()
+        columns = [column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns[3:]]
+        results = zip(verdicts, *columns, strict=True)
+        if numbers.min() > REFUSE:
+            yield from results
+            continue
+        for i, (number, result) in enumerate(zip(numbers.tolist(), results, strict=True)):
+            if number == TASK:
+                yield batch.column(1)[i].as_py()
+            elif number == ERROR:
+                raise pickle.loads(batch.column(1)[i].as_py())
+            else:
+                yield result
+
+
+def run_mapped(sql: SparkSql, programs_: Programs, tasks: Sequence[Task]) -> list[Any]:
+    """Parts (or expected errors) of tasks, by one job; EvaluationError if an expression fails on some row."""
+    numbers = sql.session.range(0, len(tasks), 1, len(tasks))
+    operands = numbers.mapInArrow(OperandStage(tasks), frame_type(programs_))
+    try:
+        found = select(operands, programs_, "p", "t").mapInArrow(parts, RESULT_TYPE).collect()
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise EvaluationError(Failure(*failure)) from error
+    return [pickle.loads(row[0]) for row in found]
+
+
+# --- on the driver ----------------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """See replicat.decode.Evaluated: a task's rows, evaluated as they are asked for, failures apart.
+
+    As many rows as succeeded the last time are tried together, twice as many the next time; where that fails, half.
+    """
+
+    def __init__(self, sql: SparkSql, task: Task, fs: Fs | None = None) -> None:
+        self._sql = sql
+        self._programs = programs_of(task.plans)
+        self._by_number = {self._programs.number(p): p for p in _programs_of(task)}
+        self._rows: list[Row] = []
+        self._starts: list[list[int]] = []
+        for _ in gather(task, fs, self._programs, self._rows, self._starts):
+            pass
+        self._results: list[Result | Failure | None] = [None] * len(self._rows)
+        self._size = BATCH_ROWS
+
+    def since(self, change: int, plan: int = 0) -> Iterator[Result | Failure]:
+        """See Evaluated."""
+        starts = self._starts[change] if change < len(self._starts) else []
+        at = starts[plan] if plan < len(starts) else len(self._rows)
+        while at < len(self._rows):
+            yield self._result(at)
+            at += 1
+
+    def _result(self, at: int) -> Result | Failure:
+        while (found := self._results[at]) is None:
+            self._try(at)
+        return found
+
+    def _try(self, at: int) -> None:
+        rows = self._rows[at : at + self._size]
+        try:
+            self._results[at : at + len(rows)] = evaluate(self._sql, self._programs, rows)
+            self._size = min(self._size * 2, BATCH_ROWS)
+        except EvaluationError as error:
+            if len(rows) > 1:
+                self._size = len(rows) // 2
+                return
+            self._results[at] = explained(self._sql, self._by_number.get(rows[0][0]), rows[0], error.failure)
+            self._size = 2
+
+
+class EvaluationError(Exception):
+    """Some row fails."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def evaluate(sql: SparkSql, programs_: Programs, rows: Sequence[Row]) -> list[Result]:
+    """Results of rows, on the driver; EvaluationError if any of them fails."""
+    import pyarrow as pa
+
+    batch = _batch([_utf8(row) for row in rows], programs_)
+    try:
+        frame = sql.session.createDataFrame(pa.Table.from_batches([batch]), frame_type(programs_))
+        return [tuple(row) for row in select(frame, programs_).collect()]
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise EvaluationError(Failure(*failure)) from error
+
+
+def explained(sql: SparkSql, program: Program | None, row: Row, failure: Failure) -> Failure:
+    """A failed row's failure, with the expression that it is of and the values that this reads."""
+    for at, expression in enumerate(program.all if program else ()):
+        if row[1] is not None and row[1][at] == "1":
+            continue
+        alone = Program(values=(expression,))
+        assert program is not None
+        values = [row[2 + program.operands.index(operand)] for operand in alone.operands]
+        padding = [None] * (1 - len(values))
+        try:
+            evaluate(sql, Programs([alone]), [[0, None, *values, *padding]])
+        except EvaluationError as error:
+            shown = ", ".join(f"{_named(o)} = {_short(v)}" for o, v in zip(alone.operands, values, strict=True))
+            named = f"{expression.where}: {expression.keyword}: {expression.text} fails"
+            return Failure(
+                error.failure.sqlstate, f"{named}{f' for {shown}' if shown else ''}: {error.failure.message}"
+            )
+    return failure
+
+
+def _named(operand: Operand) -> str:
+    if operand.kind == "missing":
+        return f"column {operand.index + 1} is missing"
+    return f"before.{operand.name}" if operand.kind == "before" else operand.name
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+
+
+def _programs_of(task: Task) -> Iterator[Program]:
+    return iter(programs(plan for some in task.plans.values() for plan in some))

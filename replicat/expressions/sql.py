@@ -1,0 +1,191 @@
+"""A running Spark's parser and analyser, asked through py4j about one expression at a time.
+
+Rule: nothing here runs a job. What Spark says is passed on in its own words, first line only: the lines below show the
+text that we made of the expression, which the person who reads it did not write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from replicat.expressions.compiling import Name, SqlError
+from replicat.expressions.ggtext import quoted
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.pythonUDF.arrow.concurrency.level": "1",
+}
+OURS = ("gg_missing", "gg_key_part", "gg_environment")
+_REFUSED = {
+    "UnresolvedStar": "* stands for several columns; name one",
+    "ScalarSubquery": "a subquery reads other rows; an expression has this one",
+    "Exists": "a subquery reads other rows; an expression has this one",
+    "InSubquery": "a subquery reads other rows; an expression has this one",
+    "ListQuery": "a subquery reads other rows; an expression has this one",
+    "WindowExpression": "a window function reads other rows; an expression has this one",
+}
+# SQLSTATE classes of what is wrong with Spark, a worker or a machine, and not with a row.
+_NOT_OF_ROWS = ("XX", "08", "38", "39", "53", "57", "58", "HY")
+_OF_ROWS = (
+    "java.lang.ArithmeticException",
+    "java.lang.IllegalArgumentException",
+    "java.lang.NumberFormatException",
+    "java.lang.IndexOutOfBoundsException",
+    "java.lang.StringIndexOutOfBoundsException",
+    "java.time.DateTimeException",
+)
+_ONE_ROW = "SubqueryAlias", "LocalRelation", "Project"
+
+
+class SparkSql:
+    """See compiling.Sql. Nothing of Spark SQL is loaded before the first question: it takes seconds."""
+
+    def __init__(self, context: Any, made: Callable[[], None] = lambda: None) -> None:
+        """`context`: the SparkContext; a session is made on it, then `made` called."""
+        self._context = context
+        self._made = made
+        self._lock = threading.Lock()
+        self._session: Any = None
+
+    @property
+    def session(self) -> Any:
+        """The SparkSession."""
+        with self._lock:
+            if self._session is None:
+                self._session = _session_on(self._context)
+                self._made()
+            return self._session
+
+    @property
+    def _parser(self) -> Any:
+        return self.session._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  -- there is no other way
+
+    def names(self, text: str) -> list[Name]:
+        """See Sql."""
+        try:
+            tree = self._parser.parseExpression(text)
+        except Exception as error:  # Spark's errors share no base
+            raise SqlError(message_of(error)) from error
+        found: list[Name] = []
+        _walk(tree, found)
+        return list(dict.fromkeys(found))  # CASE value WHEN ... names its value once, and the tree many times
+
+    def type_of(self, text: str, columns: Sequence[tuple[str, str]]) -> str:
+        """See Sql."""
+        given = [*columns, ("gg_one", "INT")]
+        nulls = ", ".join(f"CAST(NULL AS {type_})" for _, type_ in given)
+        names = ", ".join(quoted(name) for name, _ in given)
+        try:
+            # The line break ends a comment in the expression.
+            frame = self.session.sql(f"SELECT ({text}\n) AS r FROM VALUES ({nulls}) AS one({names})")
+            plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+            kinds = _kinds(plan)
+            type_ = frame.schema[0].dataType.simpleString()
+        except Exception as error:
+            raise SqlError(message_of(error)) from error
+        if any(kind not in _ONE_ROW for kind in kinds):
+            raise SqlError("it takes several rows together, or makes several of one; an expression has one row")
+        return str(type_)
+
+
+def _session_on(context: Any) -> Any:
+    from pyspark.sql import SparkSession
+
+    # Spark's Python side would write every error that we catch to the terminal too.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    session = SparkSession(context)
+    for name, value in SETTINGS.items():
+        with contextlib.suppress(Exception):  # another Spark may not know it
+            session.conf.set(name, value)
+    return session
+
+
+def message_of(error: BaseException) -> str:
+    """What Spark says, in one line."""
+    text = str(error).strip() or type(error).__name__
+    return text.split("\n", 1)[0].removesuffix(";").strip()
+
+
+def _kinds(plan: Any) -> list[str]:
+    children = plan.children()
+    below = [kind for i in range(children.size()) for kind in _kinds(children.apply(i))]
+    return [str(plan.getClass().getSimpleName()), *below]
+
+
+def _walk(node: Any, found: list[Name], bound: frozenset[str] = frozenset()) -> None:
+    """`bound`: arguments of the lambdas around; Spark takes every name inside a lambda for one of them at first."""
+    kind = str(node.getClass().getSimpleName())
+    if kind in _REFUSED:
+        raise SqlError(_REFUSED[kind])
+    if kind in ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable"):
+        parts = _list(node.nameParts())
+        if parts[0].lower() not in bound:
+            found.append(_spanned(node, parts=parts))
+        return
+    if kind == "LambdaFunction":
+        arguments = {_list(argument.nameParts())[0].lower() for argument in _list_of(node.arguments())}
+        _walk(node.function(), found, bound | arguments)
+        return
+    children = _list_of(node.children())
+    if kind == "UnresolvedFunction":
+        parts = _list(node.nameParts())
+        if parts[-1].lower() in OURS:
+            found.append(_spanned(node, function=parts[-1].lower(), arguments=tuple(map(_argument, children))))
+            return
+    for child in children:
+        _walk(child, found, bound)
+
+
+def _argument(node: Any) -> tuple[str, ...] | str:
+    if node.getClass().getSimpleName() == "UnresolvedAttribute":
+        return _list(node.nameParts())
+    return str(node.toString())
+
+
+def _spanned(node: Any, **what: Any) -> Name:
+    origin = node.origin()
+    return Name(int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1, **what)
+
+
+def _list_of(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _list(sequence: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in _list_of(sequence))
+
+
+def failure_of(error: BaseException) -> tuple[str, str] | None:
+    """(SQLSTATE, message) where an expression failed on a row; None where something else did."""
+    origin = getattr(error, "_origin", None)
+    cause = getattr(origin if isinstance(origin, Exception) else error, "java_exception", None) or origin
+    found = None
+    while cause is not None:
+        name = str(cause.getClass().getName())
+        if "PythonException" in name:
+            return None
+        found = _of_row(cause, name) or found
+        cause = cause.getCause()
+    return found
+
+
+def _of_row(cause: Any, name: str) -> tuple[str, str] | None:
+    state = None
+    with contextlib.suppress(Exception):  # no exception of Spark's own kind
+        state = cause.getSqlState()
+    message = message_of(Exception(cause.getMessage()))
+    if state:
+        return None if state.startswith(_NOT_OF_ROWS) else (str(state), message)
+    return ("22000", f"{name.rpartition('.')[2]}: {message}") if name in _OF_ROWS else None

@@ -1,0 +1,1 @@
+"""From records to what a target applies: net effects by key, and runs of rows without one."""

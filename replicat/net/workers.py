@@ -1,0 +1,88 @@
+"""Who takes the changes of one table: the net effect that its plan calls for, and what comes of it.
+
+    Net       a table with a key, strict                                  net/compact.py
+    Overlay   a table with a key, where a row may be there or not         net/overlay.py
+    Keyless   a table without a key                                       net/heap.py
+    Compared  around a Net or Overlay of a table with COMPARECOLS         conflicts/compared.py
+
+All know insert(row), update(after, before or None), delete(before). An Overlay also knows upsert(row), remove(before)
+and update(after, before, may=True), for changes whose row may be missing without that being a collision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replicat.conflicts.compared import Compared
+from replicat.net.compact import Net
+from replicat.net.heap import Heap
+from replicat.net.overlay import Overlay
+from replicat.net.rows import heap_bag, net_rows, overlay_rows, picker
+from replicat.plan import TablePlan
+from replicat.target import Bag, Rows
+from trails.errors import OperatorError
+from trails.record import MISSING, Image
+
+
+class Keyless:
+    """Changes of a table without a key: images in, a Bag out."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._plan = plan
+        self._pick = picker(plan)
+        self.heap = Heap()
+
+    def __bool__(self) -> bool:
+        return bool(self.heap)
+
+    def insert(self, row: Image) -> None:
+        """A new row."""
+        self.heap.insert(self._pick(row))
+
+    def update(self, after: Image, before: Image | None) -> None:
+        """A row as it became."""
+        self.heap.update(self._known(before), self._pick(after))
+
+    def delete(self, before: Image) -> None:
+        """A row that is gone."""
+        self.heap.delete(self._known(before))
+
+    def _known(self, before: Image | None) -> Image:
+        picked = None if before is None else self._pick(before)
+        if picked is None or MISSING in picked:
+            raise OperatorError(
+                f"{self._plan.source}: a change of a table without a key came without the whole row as it was",
+                hint="ADD TRANDATA for this table at the source (REPLICA IDENTITY FULL)",
+            )
+        return picked
+
+
+Worker = Net | Overlay | Keyless | Compared
+
+
+def worker_of(plan: TablePlan, *, lenient: bool = False) -> Worker:
+    """An empty worker for a table's changes. `lenient`: some plan of its target table is."""
+    if not plan.key:
+        return Keyless(plan)
+    lenient = lenient or is_lenient(plan)
+    net = Overlay(plan.key, tolerant=plan.layout.collisions) if lenient else Net(plan.key)
+    return net if plan.conflict is None else Compared(plan, net)
+
+
+def is_lenient(plan: TablePlan) -> bool:
+    """Whether it is not known of some changes of the plan if their row is there."""
+    program = plan.mapping
+    return plan.layout.overlays or (program is not None and (program.update_inserts or bool(program.filters)))
+
+
+def result_of(plan: TablePlan, worker: Worker) -> Rows | Bag:
+    """What the changes came to."""
+    if isinstance(worker, Keyless):
+        return heap_bag(plan, worker.heap)
+    if isinstance(worker, Compared):
+        return replace(_rows_of(plan, worker.net), compares=worker.compares())
+    return _rows_of(plan, worker)
+
+
+def _rows_of(plan: TablePlan, worker: Net | Overlay) -> Rows:
+    return overlay_rows(plan, worker) if isinstance(worker, Overlay) else net_rows(plan, worker)

@@ -1,0 +1,226 @@
+"""What to do when the target refuses rows: four ways to apply the same task, each slower and surer than the one before.
+
+    1  net effect: deletes, updates, new rows                       what nearly always works
+    2  net effect by DELETE and INSERT                              two rows swap a unique value (CW-25)
+    3  halves, cut at transaction borders, each by 1 and 2          narrows down what the target refuses
+    4  change by change in source order                             what still fails is told with its place
+
+Everything happens in the open target transaction; the state between two transactions is one that the source had. What
+only a whole transaction satisfies is checked behind each that is complete (`border`), so such a refusal is narrowed
+down to its transaction too. A transaction that is condemned (TRANSDISCARD, TRANSEXCEPTION) is not tried at all.
+What still fails at 4 goes to the `Judge` (refused/judge.py), who raises, or returns: then the change is skipped.
+A task in which some expression fails (Unmapped) begins at 3, its expressions evaluated by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from replicat.conflicts.resolving import ConflictError, apply_change
+from replicat.decode import Evaluated, Spot, Task, csns, is_whole, run_each, run_some, transactions
+from replicat.net.part import Part, Unmapped
+from replicat.target import NO_ROW, ROW_EXISTS, RefusedError, Target
+from trails.errors import OperatorError
+from trails.fs import Fs
+
+Note = Callable[[str], None]
+MEND = "Nothing of the batch was committed. Mend the target's row or constraint, then START again"
+OUT_OF_STEP = (
+    f"{MEND}. If the trail was read again from an earlier place (ALTER), or a load overlaps, HANDLECOLLISIONS overlays "
+    "what is there already"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one MAP; `part` applies it by itself."""
+
+    task: Task
+    spot: Spot
+    part: Part
+
+
+class Judge(Protocol):
+    """Who says what becomes of what is refused. Each raises, or returns and what it was about is skipped."""
+
+    def is_condemned(self, task: Task, csn: str) -> bool:
+        """Whether the transaction is given up whole; `csn` is empty for one that began before the task."""
+
+    def any_condemned(self) -> bool:
+        """Whether there is such a transaction at all."""
+
+    def refused(self, change: Change, error: RefusedError, again: Callable[[], None]) -> None:
+        """A change that is refused even by itself; `again` tries it once more."""
+
+    def give_up(self, change: Change) -> None:
+        """A change of a condemned transaction."""
+
+    def refused_whole(self, task: Task, csn: str, error: RefusedError, changes: Callable[[], Iterator[Change]]) -> None:
+        """A transaction whose changes are all applied, but not what they come to. They were undone."""
+
+    def settled(self, change: Change, conflict: str, *, applied: bool, discard: bool) -> None:
+        """A conflict was resolved: by a row that was written (`applied`), or by leaving the target's as it is."""
+
+    def unsettled(self, change: Change, conflict: str) -> None:
+        """A conflict that nothing resolves; refused() comes next."""
+
+    def mark(self) -> Any:
+        """What was given up so far."""
+
+    def undo(self, mark: Any) -> None:
+        """What was given up since the mark is to be done again."""
+
+
+class AbendError(OperatorError):
+    """Ends the process; `csn` is that of the transaction at fault."""
+
+    def __init__(self, message: str, hint: str, csn: str) -> None:
+        super().__init__(message, hint=hint)
+        self.csn = csn
+
+
+def abend(error: RefusedError, spot: Spot, more: str = "", hint: str = "") -> AbendError:
+    """The error that ends the process; it names the change."""
+    return AbendError(
+        f"{spot.table}: the target refuses the {spot.op} of row ({spot.key}), position {spot.position}, "
+        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error}{more}",
+        hint or (OUT_OF_STEP if error.sqlstate in (NO_ROW, ROW_EXISTS) else MEND),
+        spot.csn,
+    )
+
+
+class Evaluates(Protocol):
+    """The part of an Engine that is needed here."""
+
+    def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
+        """See replicat.engine.Engine."""
+
+
+class Ladder:
+    """Applies tasks in the open transaction. `done`: the parts that were applied, without their steps."""
+
+    def __init__(
+        self, target: Target, judge: Judge, note: Note, fs: Fs | None = None, engine: Evaluates | None = None
+    ) -> None:
+        """`engine`: needed where MAPs have expressions."""
+        self._target = target
+        self._judge = judge
+        self._note = note
+        self._fs = fs
+        self._engine = engine
+        self._evaluated: Evaluated | None = None
+        self.done: list[Part] = []
+
+    def apply(self, task: Task, part: Part | Unmapped) -> None:
+        """Apply a task's part; OperatorError names what the target refuses even by itself."""
+        self._evaluated = None
+        if self._judge.any_condemned():
+            condemned = [self._judge.is_condemned(task, csn) for csn in csns(task, self._fs)]
+            if any(condemned):
+                self._by_hand(task)
+                self._around(task, condemned)
+                return
+        if isinstance(part, Unmapped):
+            self._note(f"An expression fails on a row of a batch (SQLSTATE {part.sqlstate}); looking for the row")
+        else:
+            try:
+                self._target.apply(part.steps, border=part.ends)
+            except RefusedError as error:
+                # No row's values here: this line comes with each such batch, and most of them then arrive.
+                what = f"SQLSTATE {error.sqlstate}, {error.table}"
+                self._note(f"The target refused a batch as a whole ({what}); trying other ways")
+            else:
+                self._did(part)
+                return
+            if self._applied(part, rewrite=True):
+                return
+        self._by_hand(task)
+        self._halve(task, 0, len(transactions(task, self._fs)))
+
+    def _by_hand(self, task: Task) -> None:
+        """From here on parts of the task are mapped here, not in Spark's workers."""
+        programs = (plan.mapping for plans in task.plans.values() for plan in plans if not plan.error)
+        if any(program is not None and program.expressions for program in programs):
+            assert self._engine is not None, "expressions, and nobody to evaluate them"
+            self._evaluated = self._engine.evaluate(task, self._fs)
+
+    def _did(self, part: Part) -> None:
+        self.done.append(replace(part, steps=(), mapped=()))
+
+    def _around(self, task: Task, condemned: list[bool]) -> None:
+        """Apply the runs of transactions between those that are condemned, and give those up."""
+        at = 0
+        while at < len(condemned):
+            end = at + 1
+            while end < len(condemned) and condemned[end] == condemned[at]:
+                end += 1
+            if not condemned[at]:
+                self._some(task, at, end)
+            else:
+                for number in range(at, end):
+                    for change in self._changes(task, number):
+                        self._judge.give_up(change)
+            at = end
+
+    def _some(self, task: Task, low: int, high: int) -> None:
+        try:
+            part = run_some(task, low, high, self._fs, self._evaluated)
+        except RefusedError:  # an expression fails
+            part = None
+        if part is None or not (self._applied(part) or self._applied(part, rewrite=True)):
+            self._halve(task, low, high)
+
+    def _halve(self, task: Task, low: int, high: int) -> None:
+        if high - low <= 1:
+            self._one_by_one(task, low, is_whole(task, low, self._fs))
+            return
+        middle = (low + high) // 2
+        for start, end in ((low, middle), (middle, high)):
+            self._some(task, start, end)
+
+    def _applied(self, part: Part, *, rewrite: bool = False) -> bool:
+        try:
+            self._target.apply(part.steps, rewrite=rewrite, border=part.ends)
+        except RefusedError:
+            return False
+        self._did(part)
+        return True
+
+    def _one_by_one(self, task: Task, number: int, ends: bool) -> None:
+        """`ends`: the transaction ends in this task."""
+        place = (self._target.mark(), len(self.done), self._judge.mark()) if ends else None
+        for change in self._changes(task, number):
+            self._one(change)
+        if place is None:
+            return
+        try:
+            self._target.check_commit()
+        except RefusedError as error:
+            self._target.undo(place[0])
+            del self.done[place[1] :]
+            self._judge.undo(place[2])
+            csn = csns(task, self._fs)[number]
+            self._judge.refused_whole(task, csn, error, lambda: self._changes(task, number))
+
+    def _one(self, change: Change) -> None:
+        try:
+            self._try(change)
+        except RefusedError as error:
+            if isinstance(error, ConflictError):
+                self._judge.unsettled(change, error.conflict)
+            self._judge.refused(change, error, lambda: self._try(change))
+
+    def _try(self, change: Change) -> None:
+        if change.part.error is not None:  # an expression of its MAP fails on it: no target was asked
+            raise change.part.error
+        resolved = apply_change(self._target, change.part)
+        if resolved is None or resolved.applied:
+            self._did(change.part)
+        if resolved is not None:
+            self._judge.settled(change, resolved.conflict, applied=resolved.applied, discard=resolved.discard)
+
+    def _changes(self, task: Task, number: int) -> Iterator[Change]:
+        for spot, part in run_each(task, number, self._fs, self._evaluated):
+            yield Change(task, spot, part)
