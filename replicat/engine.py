@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from replicat.decode import Evaluated, Task, run_partition
 from replicat.expressions.compiling import Sql
-from replicat.expressions.evaluate import EvaluationError, Rows, run_mapped
+from replicat.expressions.evaluate import EvaluationError, Rows, run_mapped, warm
 from replicat.expressions.sql import SparkSql
 from replicat.mapping.programs import Programs, programs_of
 from replicat.net.part import Part, Unmapped
@@ -104,6 +104,7 @@ class SparkEngine:
         self._jobs = 0
         self._plans: Plans | None = None
         self._programs: Programs | None = None
+        self._warmed = False
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         try:
             self._context = self._start()
@@ -145,6 +146,7 @@ class SparkEngine:
         try:
             results: list[Any]
             if found:
+                self._warm_up(found)
                 results = run_mapped(self.sql, found, tasks)
             else:
                 slices = max(1, len(tasks))
@@ -166,6 +168,12 @@ class SparkEngine:
         nothing = Task("", "", b"", (), {})
         with contextlib.suppress(Exception):  # whatever it is, the first batch tells it
             self._pool.submit(run_mapped, self._sql, programs_of({}), [nothing])
+
+    def _warm_up(self, found: Programs) -> None:
+        """Before the first job with expressions, which may be a large one."""
+        if not self._warmed:
+            self._warmed = True
+            warm(self.sql, found)
 
     def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
         """What the tasks evaluate. Looked for once as long as the plans are the same."""

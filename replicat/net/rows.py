@@ -56,7 +56,11 @@ def overlay_rows(plan: TablePlan, net: Overlay) -> Rows:
     """As net_rows(), where a row may be there or not."""
     sorter = _Sorter(plan)
     for key in plan.in_key_order(net.entries):
-        sorter.take(key, net.entries[key])
+        entry = net.entries[key]
+        if isinstance(entry, Entry):
+            sorter.take(key, entry)
+        else:
+            sorter.upsert(entry)
     return sorter.rows((net.collisions[0], net.collisions[1], net.collisions[2]))
 
 
@@ -70,6 +74,10 @@ class _Sorter:
         self._whole: dict[str, list[Image]] = {THERE: [], ABSENT: [], EITHER: []}
         self._patched: dict[bool, list[Image]] = {True: [], False: []}
         self._fills: list[Fill] = []
+
+    def upsert(self, row: Image) -> None:
+        """One key with a whole row, which may be there or not."""
+        self._whole[EITHER].append(row)
 
     def take(self, key: Any, entry: Entry) -> None:
         """One key."""
