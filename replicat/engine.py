@@ -104,7 +104,6 @@ class SparkEngine:
         self._jobs = 0
         self._plans: Plans | None = None
         self._programs: Programs | None = None
-        self._warmed = False
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         try:
             self._context = self._start()
@@ -146,7 +145,6 @@ class SparkEngine:
         try:
             results: list[Any]
             if found:
-                self._warm_up(found)
                 results = run_mapped(self.sql, found, tasks)
             else:
                 slices = max(1, len(tasks))
@@ -164,16 +162,8 @@ class SparkEngine:
         return list(results)
 
     def _warm(self) -> None:
-        """There will be expressions: load what evaluates them, in the workers too, before the first batch comes."""
-        nothing = Task("", "", b"", (), {})
-        with contextlib.suppress(Exception):  # whatever it is, the first batch tells it
-            self._pool.submit(run_mapped, self._sql, programs_of({}), [nothing])
-
-    def _warm_up(self, found: Programs) -> None:
-        """Before the first job with expressions, which may be a large one."""
-        if not self._warmed:
-            self._warmed = True
-            warm(self.sql, found)
+        """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
+        self._pool.submit(warm, self._sql)  # if that fails, so does the first batch, and tells it
 
     def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
         """What the tasks evaluate. Looked for once as long as the plans are the same."""

@@ -233,20 +233,11 @@ def run_mapped(sql: SparkSql, programs_: Programs, tasks: Sequence[Task]) -> lis
 WARM_BATCHES = 8
 
 
-class WarmStage:
-    """In stage A's place: rows of every program in turn, all operands alike."""
-
-    def __init__(self, programs_: Programs, operand: str | None) -> None:
-        self._programs = programs_
-        self._operand = operand
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """One partition."""
-        count = len(self._programs.numbers)
-        operands = [self._operand] * self._programs.width
-        for _ in batches:
-            for _ in range(WARM_BATCHES):
-                yield _batch([[i % count, None, *operands] for i in range(BATCH_ROWS)], self._programs)
+def warm_rows(batches: Iterable[Any]) -> Iterator[Any]:
+    """In stage A's place: rows that ask for nothing."""
+    for _ in batches:
+        for _ in range(WARM_BATCHES):
+            yield _batch([[0, None, "1"]] * BATCH_ROWS, Programs(()))
 
 
 def forget(batches: Iterable[Any]) -> Iterator[Any]:
@@ -259,16 +250,11 @@ def forget(batches: Iterable[Any]) -> Iterator[Any]:
     yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary())], names=["result"])
 
 
-def warm(sql: SparkSql, programs_: Programs) -> None:
-    """Some rows through all of it: Java compiles what it runs often, here before much waits for it.
-
-    `1` is a number, a text and true, but no date; where an expression fails on it, rows of NULL do as well as they can.
-    """
-    for operand in ("1", None):
-        rows = sql.session.range(0, 1, 1, 1).mapInArrow(WarmStage(programs_, operand), frame_type(programs_))
-        with contextlib.suppress(Exception):  # whatever it is, the first batch tells it
-            select(rows, programs_, "p", "t").mapInArrow(forget, RESULT_TYPE).collect()
-            return
+def warm(sql: SparkSql) -> None:
+    """Some rows through all of it: workers load what they need, and Java compiles what it runs often."""
+    nothing = Programs(())
+    rows = sql.session.range(0, 1, 1, 1).mapInArrow(warm_rows, frame_type(nothing))
+    select(rows, nothing, "p", "t").mapInArrow(forget, RESULT_TYPE).collect()
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------------
