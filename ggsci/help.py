@@ -6,8 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from ggsci.commands.row import SECTIONS
 from ggsci.grammar import SYNONYMS, Command, CommandError, nearest
-from ggsci.table import COMMANDS, SECTIONS
+from ggsci.table import COMMANDS
 
 WIDTH = 100
 

@@ -1,0 +1,55 @@
+"""Commands that register groups, alter and delete them."""
+
+from __future__ import annotations
+
+from ggsci.commands.row import GROUPS, row
+from ggsci.grammar import Kind, Option
+
+_START_AT = (
+    Option("EXTSEQNO", Kind.NUMBER),
+    Option("EXTRBA", Kind.NUMBER),
+)
+_CSN = (
+    Option("LSN", Kind.WORD, choice="csn"),
+    Option("SCN", Kind.WORD, choice="csn"),
+    Option("CSN", Kind.WORD, choice="csn"),
+)
+_BEGIN = (Option("BEGIN", Kind.TEXT), Option("CSN", Kind.WORD))
+_DESC = Option("DESC", Kind.TEXT)
+_POSITION_NOTE = (
+    "EXTSEQNO and EXTRBA name a block border of the trail the group reads; EXTRBA 0 is the file's beginning. "
+    "The position is checked before it is recorded."
+)
+
+ROWS = (
+    row(GROUPS, "ADD EXTRACT", "groups:add_extract", Kind.GROUP,
+         "Register an Extract on the database's log, or (EXTTRAILSOURCE) a pump on a trail.",
+         "ADD EXTRACT ext1, TRANLOG, BEGIN NOW ; ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt",
+         Option("TRANLOG", choice="source", needed=True), Option("EXTTRAILSOURCE", Kind.TRAIL, choice="source"),
+         Option("BEGIN", Kind.WORD), *_START_AT, *_CSN, _DESC,
+         notes="An Extract begins where its slot was made (BEGIN NOW, the default). " + _POSITION_NOTE),
+    row(GROUPS, "ALTER EXTRACT", "groups:alter_extract", Kind.GROUP,
+         "Give a stopped Extract or pump another place, or a new trail file. Obeyed once, at the next START.",
+         "ALTER EXTRACT pmp1, EXTSEQNO 3, EXTRBA 0 ; ALTER EXTRACT ext1, ETROLLOVER",
+         *_START_AT, *_CSN, Option("ETROLLOVER"), _DESC, notes=_POSITION_NOTE),
+    row(GROUPS, "DELETE EXTRACT", "groups:delete", Kind.GROUPS,
+         "Remove a stopped Extract or pump: its registration and checkpoint file. Trails stay.",
+         "DELETE EXTRACT ext1 ; DELETE EXTRACT *!", notes="Wildcards ask first, unless the command ends with `!`."),
+    row(GROUPS, "ADD REPLICAT", "groups:add_replicat", Kind.GROUP,
+         "Register a Replicat on a trail.",
+         "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.checkpoint",
+         Option("EXTTRAIL", Kind.TRAIL, needed=True), Option("CHECKPOINTTABLE", Kind.TABLE), *_START_AT, *_BEGIN, _DESC,
+         notes="Without CHECKPOINTTABLE, that of GLOBALS. A Replicat whose row is still in the target goes on there. "
+         + _POSITION_NOTE),
+    row(GROUPS, "ALTER REPLICAT", "groups:alter_replicat", Kind.GROUP,
+         "Give a stopped Replicat another place in its trail. Obeyed once, at the next START.",
+         "ALTER REPLICAT rep1, EXTSEQNO 0, EXTRBA 0 ; ALTER REPLICAT rep1, BEGIN '2026-02-03 02:30:05' ; "
+         "ALTER REPLICAT rep1, CSN 0/16B3748", *_START_AT, *_BEGIN, _DESC,
+         notes=_POSITION_NOTE + " BEGIN (NOW, or a time of this machine's time zone) and CSN name the first "
+         "transaction to apply: one committed then or later, or of that CSN or a higher one, wherever it stands."),
+    row(GROUPS, "DELETE REPLICAT", "groups:delete", Kind.GROUPS,
+         "Remove a stopped Replicat; after DBLOGIN also its row in the checkpoint table.",
+         "DELETE REPLICAT rep1",
+         notes="Without DBLOGIN the row stays, and a Replicat of that name added again goes on where it stood."),
+    row(GROUPS, "DELETE ER", "groups:delete", Kind.GROUPS, "DELETE for Extracts and Replicats.", "DELETE ER old*!"),
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""One row of the table of commands, written for readability; the sections that HELP and docs/commands.md have."""
+
+from __future__ import annotations
+
+from ggsci.grammar import Command, Kind, Option
+
+HOME = "The home"
+MANAGER = "Manager"
+DATABASE = "Databases"
+GROUPS = "Groups"
+RUN = "Running groups"
+LOOK = "Looking"
+TRAILS = "Trails"
+SHELL = "The shell"
+
+SECTIONS = (HOME, MANAGER, DATABASE, GROUPS, TRAILS, RUN, LOOK, SHELL)
+
+
+def row(
+    section: str, name: str, handler: str, operand: Kind | None, summary: str, examples: str, *options: Option,
+    notes: str = "", lists: bool = False, optional: bool = False,
+) -> Command:  # fmt: skip
+    """One row; `name` and `examples` are written with blanks and ` ; ` for readability."""
+    return Command(
+        words=tuple(name.split()), handler=handler, summary=summary, examples=tuple(examples.split(" ; ")),
+        operand=operand, operand_optional=optional, options=options, notes=notes, section=section, lists=lists,
+    )  # fmt: skip
