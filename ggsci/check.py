@@ -12,8 +12,9 @@ from typing import Any
 
 from trails.errors import GateError, ParamError
 from trails.runtime import params
+from trails.runtime.globals import GLOBALS_KEYWORDS
 from trails.runtime.home import MANAGER, Home
-from trails.runtime.params import Keyword, Statement
+from trails.runtime.params import Statement
 from trails.runtime.registration import Registration
 from trails.runtime.startup import check_group
 
@@ -25,29 +26,6 @@ _CHECKERS = {
     ("EXTRACT", "TRAIL"): "pump.params:PumpParams",
     ("REPLICAT", "TRAIL"): "replicat.params:ReplicatParams",
 }
-
-
-def _schema_table(statement: Statement) -> str:
-    pattern = params.pattern(statement)
-    if pattern.exact is None:
-        raise statement.error("one schema.table, without wildcards")
-    return pattern.text
-
-
-GLOBALS_KEYWORDS = params.table(
-    Keyword("COMMENT", "text", "A comment.", "COMMENT production", params.text, repeatable=True),
-    Keyword(
-        "CHECKPOINTTABLE", "schema.table", "The checkpoint table of Replicats that are added without one.",
-        "CHECKPOINTTABLE gg.checkpoint", _schema_table,
-    ),
-)  # fmt: skip
-
-
-def globals_value(home: Home, keyword: str) -> str:
-    """A value of GLOBALS, or an empty text. Raises ParamErrors if the file has mistakes."""
-    if not os.path.exists(home.globals):
-        return ""
-    return str(params.check(params.parse_file(home.globals), GLOBALS_KEYWORDS, "GLOBALS").one(keyword, ""))
 
 
 def path_of(home: Home, name: str) -> str:

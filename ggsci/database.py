@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ggsci import admin
-from ggsci.check import globals_value
 from ggsci.choose import locked, registered
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Login, Session
 from trails.errors import GateError, ParamError
+from trails.runtime import globals as globals_file
 from trails.runtime import params
 from trails.runtime import registration as registrations
 from trails.runtime.registration import Registration
@@ -187,7 +187,7 @@ def delete_ddlcapture(session: Session, command: Parsed) -> None:
 
 
 def _checkpoint_table(session: Session, command: Parsed) -> str:
-    table = command.operand or globals_value(session.home, "CHECKPOINTTABLE")
+    table = command.operand or str(globals_file.read(session.home).one("CHECKPOINTTABLE", ""))
     if not table:
         raise CommandError(
             f"{command.command.name}: expected a schema.table", hint="Name it, or set CHECKPOINTTABLE in GLOBALS"

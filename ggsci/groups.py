@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ggsci.check import globals_value
 from ggsci.choose import chosen, locked, registered, wild
 from ggsci.database import delete_row
 from ggsci.grammar import CommandError, Parsed
@@ -22,6 +21,7 @@ from trails.errors import GateError
 from trails.fs import read_bytes, replace_durably
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, last_header
+from trails.runtime import globals as globals_file
 from trails.runtime import registration as registrations
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.registration import Registration
@@ -42,7 +42,7 @@ def add_replicat(session: Session, command: Parsed) -> None:
     home = session.home
     trail = command.text("EXTTRAIL")
     alter = _begin_of(session, command, trail) or _alter_of(command, home, trail)
-    table = command.text("CHECKPOINTTABLE") or globals_value(home, "CHECKPOINTTABLE")
+    table = command.text("CHECKPOINTTABLE") or str(globals_file.read(home).one("CHECKPOINTTABLE", ""))
     _add(session, command, Registration(command.operand, "REPLICAT", "TRAIL", trail, checkpoint_table=table), alter)
     session.say("REPLICAT added.")
 

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Mapping
 
 from extract.params import KEYWORDS as EXTRACT
-from ggsci.check import GLOBALS_KEYWORDS
 from ggsci.manager_params import KEYWORDS as MANAGER
 from pump.params import KEYWORDS as PUMP
 from replicat.params import KEYWORDS as REPLICAT
 from replicat.params import MAP_OPTIONS, MapOption
+from trails.runtime.globals import GLOBALS_KEYWORDS
 from trails.runtime.params import Keyword
 
 PROGRAMS: tuple[tuple[str, str, Mapping[str, Keyword]], ...] = (

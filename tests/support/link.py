@@ -40,8 +40,8 @@ AUDIT = TableDef("sys", "audit", (Column("at", "text", "text"), Column("raw", "b
 TABLES = (ORDERS, ITEMS, AUDIT)
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
-    """The condition's first true value; an AssertionError if it stays false."""
+def wait_until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
+    """The condition's first true value; an AssertionError if it stays false. A loaded machine may need a minute."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
