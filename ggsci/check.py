@@ -20,11 +20,12 @@ from trails.runtime.startup import check_group
 
 Check = Callable[[Sequence[Statement]], Any]
 
-# (kind, source) of a registration -> where its parameters are checked.
+# (kind, source) of a registration -> its program; program -> where its parameters are checked.
+PROGRAMS = {("EXTRACT", "TRANLOG"): "extract", ("EXTRACT", "TRAIL"): "pump", ("REPLICAT", "TRAIL"): "replicat"}
 _CHECKERS = {
-    ("EXTRACT", "TRANLOG"): "extract.params:ExtractParams",
-    ("EXTRACT", "TRAIL"): "pump.params:PumpParams",
-    ("REPLICAT", "TRAIL"): "replicat.params:ReplicatParams",
+    "extract": "extract.params:ExtractParams",
+    "pump": "pump.params:PumpParams",
+    "replicat": "replicat.params:ReplicatParams",
 }
 
 
@@ -39,26 +40,47 @@ def path_of(home: Home, name: str) -> str:
 
 def check_name(home: Home, name: str) -> None:
     """Check the file behind a name. Raises ParamError or ParamErrors with every mistake."""
-    path = path_of(home, name)
+    check_file(home, path_of(home, name))
+
+
+def check_file(home: Home, path: str) -> None:
+    """Check a file, wherever it lies. Raises ParamError or ParamErrors with every mistake."""
+    program = program_of(home, path)
     statements = params.parse_file(path)
-    if path == home.globals:
+    if program == "GLOBALS":
         params.check(statements, GLOBALS_KEYWORDS, "GLOBALS", file=path)
-    elif path == home.prm("mgr"):
+    elif program == "MANAGER":
         from ggsci.manager_params import ManagerParams
 
         ManagerParams.from_statements(statements, path)
     else:
-        group = next((group for group in home.groups() if group.name == name.upper()), None)
-        _checker(group, statements, path)(statements)
+        load_check(program)(statements)
 
 
-def replicat_of(home: Home, name: str) -> str:
-    """The group, if this is a Replicat's parameter file, added or not; else an empty text."""
-    path = path_of(home, name)
-    if path in (home.globals, home.prm("mgr")):
-        return ""
-    keywords = {statement.keyword for statement in params.parse_file(path)}
-    return name.upper() if "REPLICAT" in keywords else ""
+def program_of(home: Home, path: str) -> str:
+    """The program a file is for: GLOBALS, MANAGER, extract, pump or replicat."""
+    name = os.path.basename(path)
+    if path == home.globals or name == "GLOBALS":
+        return "GLOBALS"
+    if path == home.prm("mgr") or name.lower() == "mgr.prm":
+        return "MANAGER"
+    statements = params.parse_file(path)
+    words = statements[0].words if statements and statements[0].keyword in ("EXTRACT", "REPLICAT") else ()
+    known = {group.name: group for group in home.groups()}
+    group = known.get(str(words[0]).upper()) if words else None
+    return _program(group, statements, path)
+
+
+def dry_run(home: Home, path: str) -> tuple[list[str], list[str]]:
+    """(mistakes, notes) that only the database, the trail or the other host tell. Empty for GLOBALS and the Manager."""
+    program = program_of(home, path)
+    if program in ("GLOBALS", "MANAGER"):
+        return [], []
+    from ggsci.admin import ask
+
+    group = os.path.splitext(os.path.basename(path))[0].upper()
+    reply = ask(program, "check_params", home=home.root, group=group, path=path)
+    return list(reply["mistakes"]), list(reply["notes"])
 
 
 def discard_path(home: Home, group: Registration) -> str:
@@ -79,7 +101,7 @@ def check_group_file(home: Home, group: Registration) -> None:
     errors: list[ParamError] = []
     for check in (
         lambda: check_group(statements, group.kind, group.name, path),
-        lambda: _checker(group, statements, path)(statements),
+        lambda: load_check(_program(group, statements, path))(statements),
         lambda: _check_trails(group, statements),
     ):
         try:
@@ -109,22 +131,23 @@ def _check_trails(group: Registration, statements: Sequence[Statement]) -> None:
         raise params.ParamErrors(errors)
 
 
-def _checker(group: Registration | None, statements: Sequence[Statement], path: str) -> Check:
-    """The check of the program this file is for: by its registration, or, before ADD, by what the file says."""
+def _program(group: Registration | None, statements: Sequence[Statement], path: str) -> str:
+    """The program this file is for: by its registration, or, before ADD, by what the file says."""
     if not statements:
         raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first, found an empty file")
-    if group is not None:
-        return _load((group.kind, group.source))
     keywords = {statement.keyword for statement in statements}
+    if group is not None:
+        return PROGRAMS[group.kind, group.source]
     if "REPLICAT" in keywords:
-        return _load(("REPLICAT", "TRAIL"))
+        return "replicat"
     if "EXTRACT" in keywords:
-        return _load(("EXTRACT", "TRAIL" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "TRANLOG"))
+        return "pump" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "extract"
     raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first")
 
 
-def _load(which: tuple[str, str]) -> Check:
-    module, _, name = _CHECKERS[which].partition(":")
+def load_check(program: str) -> Check:
+    """The check of a program's parameter file."""
+    module, _, name = _CHECKERS[program].partition(":")
     check: Check = getattr(importlib.import_module(module), name).from_statements
     return check
 

@@ -11,7 +11,7 @@ from pump.params import KEYWORDS as PUMP
 from replicat.params import KEYWORDS as REPLICAT
 from replicat.params import MAP_OPTIONS, MapOption
 from trails.runtime.globals import GLOBALS_KEYWORDS
-from trails.runtime.params import Keyword
+from trails.runtime.params import ALWAYS, LANGUAGE, Keyword
 
 PROGRAMS: tuple[tuple[str, str, Mapping[str, Keyword]], ...] = (
     ("Manager", "`dirprm/mgr.prm`", MANAGER),
@@ -19,6 +19,7 @@ PROGRAMS: tuple[tuple[str, str, Mapping[str, Keyword]], ...] = (
     ("Pump", "`dirprm/<group>.prm`, first parameter `EXTRACT <group>`", PUMP),
     ("Replicat", "`dirprm/<group>.prm`, first parameter `REPLICAT <group>`", REPLICAT),
     ("GLOBALS", "`GLOBALS` in the home, for all groups of it", GLOBALS_KEYWORDS),
+    ("The language", "every file; obeyed while it is read, before any other parameter", LANGUAGE | ALWAYS),
 )
 
 WIDTH = 100
@@ -33,7 +34,9 @@ holds them together.
 One parameter a line; keywords in any case. `--` begins a comment, `&` at a line's end continues it. TABLE, MAP and
 their EXCLUDE forms end with `;` and may span lines. 'Single quotes' make a literal, "double quotes" keep the case of a
 name; unquoted names are lower case, as in PostgreSQL. `*` and `?` are wildcards in names of schemas and tables.
-`CHECK PARAMS <group>` in ggsci lists every mistake of a file with its line; START refuses a file with mistakes.
+`?NAME` at the beginning of a word is the value of an environment variable, also within a URL (`://user:?PASS@host`).
+`CHECK PARAMS <group>` in ggsci lists every mistake of a file with its line, as does `checkprm FILE` in the shell; START
+refuses a file with mistakes. A mistake in what a macro made is told with the line of the call and that of the macro.
 """
 
 

@@ -1,16 +1,12 @@
 """CHECK PARAMS and CHECKPARAMS: everything that START would find out about a parameter file, with nothing applied.
 
-Rule: it looks, and changes nothing: no checkpoint row is made or moved. What can't be reached is not a mistake of the
-file; a note says what was left unchecked because of it.
+Rule: it looks, and changes nothing: no checkpoint row is made or moved (trails.runtime.checking has the rest of it).
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from replicat import startup
 from replicat.engine import SparkEngine, SparkSettings
@@ -21,54 +17,39 @@ from replicat.planning import Planning, asks_spark
 from replicat.scratch import Scratch
 from replicat.target import Row, Target
 from replicat.targets import TargetSettings, open_target
-from trails.errors import AwayError, GateError, OperatorError
+from trails.errors import AwayError, OperatorError
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
 from trails.record import TableDef
 from trails.runtime import params as language
+from trails.runtime.checking import Findings
 from trails.runtime.home import Home
-from trails.runtime.process import Context, Process
 from trails.runtime.registration import Registration
 
-MESSAGE = "TG-02244"
-MISTAKE = "TG-02245"
 
+def check_group(home: Home, group: str, path: str = "", sql: Sql | None = None) -> Findings:
+    """Check a group's file, registered or not; `path` names another file than its own.
 
-@dataclass(slots=True)
-class Findings:
-    """What a check found. `mistakes`: each with its file and line; `notes`: what was looked at, and what was not."""
-
-    mistakes: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, error: GateError) -> None:
-        """One mistake, or the several that an error holds."""
-        several: Iterable[GateError] = getattr(error, "errors", None) or (error,)
-        self.mistakes += [text for one in several if (text := str(one)) not in self.mistakes]
-        self.mistakes.sort(key=_line_of)
-
-
-def _line_of(mistake: str) -> int:
-    """The line of the file that a mistake begins with."""
-    match = re.match(r"[^:]*:(\d+): ", mistake)
-    return int(match[1]) if match else 0
-
-
-def check_group(home: Home, group: str, fs: Fs | None = None) -> Findings:
-    """Check a group's file, registered or not."""
+    `sql` is a Spark that runs already; without it one is started if expressions ask for it.
+    """
     found = Findings()
-    path = home.prm(group)
+    path = path or home.prm(group)
     try:
-        params = ReplicatParams.from_statements(language.parse_file(path), path)
+        params = ReplicatParams.from_statements(language.parse_file(path), path).resolved(home)
     except OperatorError as error:
         found.add(error)
         return found
     known = next((reg for reg in home.groups() if reg.name == group.upper() and reg.kind == "REPLICAT"), None)
-    return check(params, known, home, fs or RealFs(), found)
+    return check(params, known, home, RealFs(), found, sql)
 
 
 def check(
-    params: ReplicatParams, reg: Registration | None, home: Home, fs: Fs, found: Findings | None = None
+    params: ReplicatParams,
+    reg: Registration | None,
+    home: Home,
+    fs: Fs,
+    found: Findings | None = None,
+    sql: Sql | None = None,
 ) -> Findings:
     """Check what a file says against the trail's definitions, Spark and the target, as far as each is there."""
     found = found or Findings()
@@ -78,8 +59,8 @@ def check(
         changed = _changed(reg, home, fs)
         definitions = [each for each in definitions if (each.schema, each.name) not in changed]
         lacks = _Lacks(changed, row is not None and bool(row.csn))
-        if not asks_spark(params.maps):
-            _check(params, definitions, target, None, found, lacks)
+        if sql is not None or not asks_spark(params.maps):
+            _check(params, definitions, target, sql, found, lacks)
             return found
         engine = _spark(params, home)
         try:
@@ -173,39 +154,6 @@ def _definitions(
     return definitions
 
 
-class Checked(Process):
-    """CHECKPARAMS: a process that has done its work before it runs."""
-
-    def step(self) -> bool:
-        """See Process."""
-        return False
-
-    def flush(self) -> None:
-        """See Process: there is no place to save."""
-
-    def close(self) -> None:
-        """See Process."""
-
-    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- none is known
-        """See Process."""
-        raise OperatorError(f"{verb}: the group only checks its parameter file (CHECKPARAMS)")
-
-
-def report_and_stop(context: Context, params: ReplicatParams) -> Process:
-    """CHECKPARAMS: what was found goes to the report; then the group stops, or ABENDs if there are mistakes."""
-    found = check(params, context.registration, context.home, context.fs)
-    for note in found.notes:
-        context.log.info(MESSAGE, f"CHECKPARAMS: {note}")
-    if found.mistakes:
-        for mistake in found.mistakes:
-            context.log.error(MISTAKE, mistake)
-        more = f"; and {len(found.mistakes) - 1} more in the report" if found.mistakes[1:] else ""
-        raise OperatorError(f"CHECKPARAMS: {found.mistakes[0]}{more}")
-    context.log.info(MESSAGE, "CHECKPARAMS: no mistakes found")
-    context.stop.request()
-    return Checked()
-
-
 def _spark(params: ReplicatParams, home: Home) -> SparkEngine:
     scratch = Scratch(home.root, home.folder("dirtmp"), f"{params.group}-{os.getpid()}")
     settings = SparkSettings(
@@ -213,5 +161,6 @@ def _spark(params: ReplicatParams, home: Home) -> SparkEngine:
         scratch=scratch.folder,
         log=os.path.join(home.folder("dirrpt"), f"{params.group}.spark.log"),
         megabytes=params.spark_megabytes,
+        warm=False,
     )
     return SparkEngine(settings, scratch.release)

@@ -8,13 +8,14 @@ import pytest
 
 from ggsci.parameters import PROGRAMS, about, reference
 from replicat.mapping.options import MAP_OPTIONS
-from trails.runtime.params import parse_text
+from trails.runtime.params import LANGUAGE, parse_file, parse_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
 EXAMPLES = [
     pytest.param(keywords, keyword, id=f"{program} {keyword.name}")
     for program, _, keywords in PROGRAMS
     for keyword in keywords.values()
+    if keyword.name not in LANGUAGE
 ]
 
 
@@ -34,6 +35,18 @@ def test_every_example_is_accepted(keywords, keyword):
     assert [statement.keyword for statement in statements] == [keyword.name]
     assert not statements[0].fault
     keyword.parse(statements[0])
+
+
+@pytest.mark.parametrize("keyword", LANGUAGE.values(), ids=LANGUAGE)
+def test_every_example_of_the_language_is_obeyed(keyword, tmp_path):
+    """A word of the language leaves no statement of its own, and its example no fault."""
+    folder = tmp_path / "dirprm"
+    folder.mkdir()
+    for name in ("library.inc", "common.prm"):
+        (folder / name).write_text("-- nothing\n")
+    (folder / "x.prm").write_text(f"{keyword.example}\n")
+    assert keyword.help
+    assert parse_file(str(folder / "x.prm"), {}) == []
 
 
 def test_help_explains_parameters_and_the_options_of_map():

@@ -11,9 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from replicat import checking
+from replicat.engine import SparkEngine
 from replicat.scratch import folders_of
 from replicat.targets import admin_for
-from tests.support.homes import bad, good, make_home
+from tests.support.homes import bad, make_home
 from tests.support.replicat_trail import TrailFeed
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -134,36 +136,36 @@ def test_every_mistake_of_the_maps_is_listed_with_its_line(group: Group) -> None
     assert group.nothing_happened()
 
 
-def test_a_right_file_is_said_to_be_right(group: Group) -> None:
-    """By CHECK PARAMS, and by START with CHECKPARAMS, which then stops."""
+def test_a_right_file_is_said_to_be_right(group: Group, spark_engine: SparkEngine) -> None:
+    """By the check itself, and by START with CHECKPARAMS, which then stops."""
     group.parameters(GOOD)
-    assert f"{group.file}: no mistakes found." in good(group.home, "CHECK PARAMS rep1")
+    found = checking.check_group(group.home, "REP1", sql=spark_engine.sql)
+    assert found.mistakes == []
     group.parameters(GOOD, "CHECKPARAMS")
     done = group.start()
     assert (done.returncode, done.stderr) == (0, "")
     assert "CHECKPARAMS: no mistakes found" in Path(group.home.report("REP1")).read_text()
     assert group.sql("SELECT * FROM gg.chk") == []
     assert group.nothing_happened()
-    group.parameters(GOOD.replace("price > 0", "note"), "CHECKPARAMS")
-    done = group.start()
-    assert done.returncode == 2
-    assert f"{group.file}:6: FILTER: note: expected a condition" in done.stderr
+    group.parameters(GOOD.replace("price > 0", "note"))
+    (mistake,) = checking.check_group(group.home, "REP1", sql=spark_engine.sql).mistakes
+    assert f"{group.file}:5: FILTER: note: expected a condition" in mistake
 
 
-def test_what_can_not_be_reached_is_no_mistake(group: Group) -> None:
+def test_what_can_not_be_reached_is_no_mistake(group: Group, spark_engine: SparkEngine) -> None:
     """Names in expressions are checked all the same; the note says what was not."""
     url, group.url = group.url, "postgresql://postgres@127.0.0.1:1/none"
     group.parameters(GOOD)
-    text = good(group.home, "CHECK PARAMS REP1")
-    assert "The target's tables were not checked: the target database can't be reached" in text
-    assert "no mistakes found" in text
+    found = checking.check_group(group.home, "REP1", sql=spark_engine.sql)
+    assert "The target's tables were not checked: the target database can't be reached" in "".join(found.notes)
+    assert found.mistakes == []
     group.parameters(WRONG)
-    text = bad(group.home, "CHECK PARAMS REP1")
+    text = "\n".join(checking.check_group(group.home, "REP1", sql=spark_engine.sql).mistakes)
     assert f"{group.file}:8: FILTER: prize > 0: there is no column prize" in text
     assert "order_no" not in text
     group.url = url
     registration.delete(group.home, "REP1")
     group.parameters("MAP s.orders, TARGET public.gone;", "CHECKPOINTTABLE gg.chk")
-    text = bad(group.home, "CHECK PARAMS REP1")
-    assert "The source's columns were not checked: the group is not added" in text
-    assert f"{group.file}:4: MAP s.orders: target table public.gone does not exist" in text
+    found = checking.check_group(group.home, "REP1")
+    assert "The source's columns were not checked: the group is not added" in "".join(found.notes)
+    assert f"{group.file}:4: MAP s.orders: target table public.gone does not exist" in "".join(found.mistakes)

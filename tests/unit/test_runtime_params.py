@@ -10,7 +10,6 @@ import pytest
 
 from trails.errors import ParamError
 from trails.runtime.params import (
-    COMMON,
     Group,
     Keyword,
     Literal,
@@ -28,8 +27,10 @@ from trails.runtime.params import (
     text,
     word,
 )
+from trails.runtime.reportparams import SHARED, TIMED_VERBS
+from trails.runtime.schedule import COUNT_SHAPE, ReportCount
 
-KEYWORDS = COMMON | table(
+KEYWORDS = SHARED | table(
     Keyword("EXTRACT", "group", "The group.", "EXTRACT ext1", group, required=True),
     Keyword("SOURCEDB", "url", "Where.", "SOURCEDB postgresql://u@h/d", text),
     Keyword("EXTTRAIL", "trail", "The trail.", "EXTTRAIL ./dirdat/lt", word, required=True),
@@ -80,7 +81,7 @@ def test_groups_nest_and_literals_lose_their_quotes() -> None:
 def test_a_maps_expressions_are_another_language() -> None:
     """MAP is only cut out here; its text and the lines in it are for who reads it."""
     statement = only("MAP\n a.b,\n TARGET c.d, COLMAP (x = `q(` || ')]',\n y = 1) -- a comment\n;")
-    assert (statement.fault, statement.words, statement.line, statement.text_line) == ("", (), 1, 2)
+    assert (statement.fault, statement.words, statement.line, statement.line_at(0)) == ("", (), 1, 2)
     assert statement.line_at(statement.text.index("y = 1")) == 4
     inner = statement.inner("COLMAP", "y = (1)", statement.text.index("y = 1"))
     assert (inner.line, inner.words) == (4, ("y", "=", Group(("1",))))
@@ -120,7 +121,7 @@ TABLE a.b; PASSTHRU
         "ext1.prm:6: PASSTHRU: expected no argument, found 'now'",
         "ext1.prm:7: TABLE: expected ';' at its end, found none",
         "ext1.prm:8: TABLE: expected schema.table, such as sales.* or sales.\"Orders\", found 'nodots'",
-        "ext1.prm:9: REPORTCOUNT: expected a whole number from 1 to 100000, found 'EVERY 0 MINUTES'",
+        f"ext1.prm:9: REPORTCOUNT: expected {COUNT_SHAPE}, found 'EVERY 0 MINUTES'",
         "ext1.prm:10: SOURCEDB: expected a closing ', found the end of the line",
         "ext1.prm:11: TABLE: expected a new line after ';', found 'PASSTHRU'",
         "ext1.prm: EXTTRAIL is missing; expected EXTTRAIL trail, such as: EXTTRAIL ./dirdat/lt",
@@ -166,17 +167,17 @@ def test_values_come_in_file_order() -> None:
     assert values.one("EXTRACT") == "E1"
     assert [str(p) for p in values.all("TABLE")] == ["a.*", "b.*"]
     assert values.one("CHECKPOINTSECS", 10) == 7
-    assert values.one("REPORTCOUNT") == 120
+    assert values.one("REPORTCOUNT") == ReportCount(seconds=120)
     assert not values.has("PASSTHRU")
     assert [s.line for s in values.statements("TABLE")] == [3, 4]
 
 
 def test_every_common_keyword_has_help_and_an_example_that_it_accepts() -> None:
     """The examples that HELP prints are right."""
-    for keyword in COMMON.values():
+    for keyword in (SHARED | TIMED_VERBS).values():
         assert keyword.help
         for statement in parse_text(keyword.example, "example"):
-            assert check([statement], COMMON, "common").has(keyword.name)
+            assert check([statement], SHARED | TIMED_VERBS, "common").has(keyword.name)
 
 
 @pytest.mark.parametrize(

@@ -14,27 +14,27 @@ with unknown keywords, wrong arguments, repetitions and missing keywords.
         TARGET copy."Order Lines";
 
 'literals' are text, "identifiers" keep their case and blanks; * and ? are wildcards outside quotes.
-lark parses the arguments and is imported at the first statement, so that ggsci's prompt does not wait for it.
+Macros, INCLUDE and ?variables come before all that (prmtext.py), and prmsplit.py cuts statements. lark parses the
+arguments and is imported at the first statement, so that ggsci's prompt does not wait for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trails.errors import OperatorError, ParamError
-from trails.runtime import wildcards
+from trails.runtime import prmtext, wildcards
 from trails.runtime.masking import mask, mask_parameters
+from trails.runtime.prmsplit import KEYWORD, Raw, split
 
 if TYPE_CHECKING:
     from lark import Lark
 
-UNTIL_SEMICOLON = frozenset(("TABLE", "MAP", "TABLEEXCLUDE", "MAPEXCLUDE"))
 AS_TEXT = frozenset(("MAP",))  # its expressions are of another language: whoever reads it, reads its text
-MAX_BYTES = 4 << 20
 
 
 class Literal(str):
@@ -64,7 +64,7 @@ class ParamErrors(ParamError):  # noqa: N818  -- it is several
 class Statement:
     """One parameter. `text` is what follows the keyword, as written; `fault` tells why `words` could not be made.
 
-    `text_line` is the line in which `text` begins: behind a keyword that stands alone it is a later one.
+    `numbers` has the file's line for each line of `text`. `via` names the macro that made the statement.
     """
 
     keyword: str
@@ -73,155 +73,66 @@ class Statement:
     file: str
     line: int
     fault: str = ""
-    text_line: int = 0
+    numbers: tuple[int, ...] = ()
+    via: str = ""
 
     def line_at(self, offset: int) -> int:
         """The line of the file in which the text's character `offset` stands."""
-        return (self.text_line or self.line) + self.text.count("\n", 0, offset)
+        at = self.text.count("\n", 0, offset)
+        return self.numbers[at] if at < len(self.numbers) else self.line
 
     def inner(self, keyword: str, text: str, offset: int) -> Statement:
         """A part of the text, from `offset` on, as a statement of its own: for options that are parameters too."""
         words, fault = _words(text)
-        line = self.line_at(offset)
-        return Statement(keyword, words, text, self.file, line, fault, line)
+        numbers = self.numbers[self.text.count("\n", 0, offset) :]
+        return Statement(keyword, words, text, self.file, self.line_at(offset), fault, numbers, self.via)
 
     def error(self, expected: str, found: object = None) -> ParamError:
         """A ParamError at this place: what was expected, and what stood there (default: the argument text)."""
         shown = " ".join(mask_parameters(self.text if found is None else str(found)).split())
         what = f"found {shown!r}" if shown else "found nothing"
-        return ParamError(f"{self.file}:{self.line}: {self.keyword}: expected {expected}, {what}")
+        return ParamError(f"{self.file}:{self.line}: {self.keyword}: expected {expected}, {what}{self._made_by}")
 
     def wrong(self, message: str) -> ParamError:
         """A ParamError at this place with a message of its own."""
-        return ParamError(f"{self.file}:{self.line}: {self.keyword}: {mask(message)}")
+        return ParamError(f"{self.file}:{self.line}: {self.keyword}: {mask(message)}{self._made_by}")
+
+    @property
+    def _made_by(self) -> str:
+        return f" (made by {self.via})" if self.via else ""
 
 
 # --- text -> statements ---------------------------------------------------------------------------------------------
 
 
-def parse_file(path: str) -> list[Statement]:
-    """The statements of a parameter file. Raises ParamError if the file can't be read."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ParamError(f"{path}: the parameter file does not exist", hint="Write it with EDIT PARAMS") from None
-    except OSError as error:
-        raise ParamError(f"{path}: {error.strerror}", hint="It must be readable for this user") from None
-    if len(data) > MAX_BYTES:
-        raise ParamError(f"{path}: expected at most {MAX_BYTES} bytes", hint="Is this a parameter file?")
-    try:
-        return parse_text(data.decode("utf-8-sig"), path)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ParamError(f"{path}:{line}: expected UTF-8 text, found byte 0x{data[error.start]:02x}") from None
+def parse_file(path: str, environment: Mapping[str, str] | None = None) -> list[Statement]:
+    """The statements of a parameter file, macros, INCLUDEs and ?variables replaced (`environment`: os.environ).
+
+    Raises ParamError if the file itself can't be read.
+    """
+    return [_statement(raw) for raw in split(prmtext.read(path, environment).lines)]
 
 
-def parse_text(text: str, name: str) -> list[Statement]:
+def parse_text(text: str, name: str, environment: Mapping[str, str] | None = None) -> list[Statement]:
     """The statements of `text`; `name` stands for the file in messages."""
-    return [_statement(raw, name) for raw in _split(text)]
-
-
-@dataclass(slots=True)
-class _Raw:
-    """A statement as lines of text, before its arguments are parsed."""
-
-    line: int
-    text: str
-    fault: str = ""
-    keyword: str = ""
-
-
-# What matters for where a statement ends: strings (and strings that never close), comments, the semicolon.
-_SPLIT = re.compile(
-    r"""(?P<string>'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*")|(?P<open>['"])|(?P<comment>(?:(?<=\s)|^)--.*)"""
-    r"""|(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://\S*[^\s;])|(?P<end>;)|(?P<par>[()])""",
-    re.MULTILINE,
-)
-_KEYWORD = re.compile(r"\s*([^\s,;()'\"]+)")
-
-
-def _split(text: str) -> Iterator[_Raw]:
-    """Cut `text` into statements."""
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        keyword = _first_word(lines[at])
-        if not keyword or keyword == "COMMENT" or keyword.startswith("--"):
-            at += 1
-            continue
-        raw, at = (_until_semicolon if keyword in UNTIL_SEMICOLON else _one_line)(lines, at)
-        raw.keyword = keyword
-        yield raw
-
-
-def _first_word(line: str) -> str:
-    match = _KEYWORD.match(line)
-    return match[1].upper() if match else line.strip()[:1]
-
-
-def _one_line(lines: list[str], at: int) -> tuple[_Raw, int]:
-    """A statement of one line, and of those that `&` adds. Returns it and the next line's index."""
-    raw = _Raw(at + 1, "")
-    while at < len(lines):
-        line, end, fault = _scan(lines[at])
-        at += 1
-        more = line.rstrip().endswith("&")
-        raw.text += line.rstrip()[:-1] + "\n" if more else line
-        raw.fault = raw.fault or fault or ("no ';' after this parameter" if end is not None else "")
-        if not more:
-            return raw, at
-    raw.fault = raw.fault or "a line after '&', found the end of the file"
-    return raw, at
-
-
-def _until_semicolon(lines: list[str], start: int) -> tuple[_Raw, int]:
-    """A statement up to its `;`. Where that is missing only its first line is taken, so what follows is checked too."""
-    raw = _Raw(start + 1, "")
-    depth = 0
-    for at in range(start, len(lines)):
-        if at > start and depth <= 0 and _first_word(lines[at]) in UNTIL_SEMICOLON:
-            break
-        line, rest, fault = _scan(lines[at])
-        raw.fault = raw.fault or fault
-        raw.text += line.rstrip().removesuffix("&") + "\n"
-        depth += _depth(line)
-        if rest is not None:
-            raw.fault = raw.fault or (f"a new line after ';', found {rest!r}" if rest else "")
-            return raw, at + 1
-    return _Raw(start + 1, _scan(lines[start])[0], raw.fault or "';' at its end, found none"), start + 1
-
-
-def _scan(line: str) -> tuple[str, str | None, str]:
-    """(the line without comment and from `;` on, what follows the `;` or None, fault)."""
-    for match in _SPLIT.finditer(line):
-        if match["open"]:
-            return line[: match.start()], None, f"a closing {match['open']}, found the end of the line"
-        if match["comment"]:
-            return line[: match.start()], None, ""
-        if match["end"]:
-            rest = _scan(line[match.end() :])
-            return line[: match.start()], rest[0].strip(), rest[2]
-    return line, None, ""
-
-
-def _depth(line: str) -> int:
-    return sum({"(": 1, ")": -1}.get(m[0], 0) for m in _SPLIT.finditer(line))
+    return [_statement(raw) for raw in split(prmtext.expand(text, name, environment).lines)]
 
 
 # --- a statement's arguments ----------------------------------------------------------------------------------------
 
 
-def _statement(raw: _Raw, name: str) -> Statement:
-    match = _KEYWORD.match(raw.text)
+def _statement(raw: Raw) -> Statement:
+    match = KEYWORD.match(raw.text)
     rest = raw.text[match.end() if match else 0 :]
     text = rest.strip()
-    begins = raw.line + raw.text[: len(raw.text) - len(rest.lstrip())].count("\n")
+    skipped = raw.text[: len(raw.text) - len(rest.lstrip())].count("\n")
     words: tuple[Word, ...] = ()
     fault = raw.fault
     if not fault and raw.keyword not in AS_TEXT:
         words, fault = _words(text)
-    return Statement(raw.keyword, words, text, name, raw.line, fault, begins)
+    return Statement(
+        raw.keyword, words, text, raw.file, raw.line, fault, tuple(raw.numbers[skipped:]) or (raw.line,), raw.via
+    )
 
 
 def _words(text: str) -> tuple[tuple[Word, ...], str]:
@@ -347,9 +258,13 @@ def _value(
     program: str,
     found: Mapping[str, Sequence[tuple[Statement, Any]]],
 ) -> Any:
-    keyword = keywords.get(statement.keyword)
+    keyword = keywords.get(statement.keyword) or ALWAYS.get(statement.keyword)
+    of_language = statement.keyword in LANGUAGE or statement.keyword[0] in prmtext.CHARACTERS
+    if keyword is None and of_language and statement.fault:
+        raise statement.wrong(f"expected {statement.fault}")
     if keyword is None:
-        raise statement.wrong(f"{program} has no such parameter{did_you_mean(statement.keyword, keywords)}")
+        known = [*keywords, *ALWAYS, *LANGUAGE]
+        raise statement.wrong(f"{program} has no such parameter{did_you_mean(statement.keyword, known)}")
     if statement.fault:
         raise statement.wrong(f"expected {statement.fault}")
     if statement.keyword in found and not keyword.repeatable:
@@ -522,19 +437,73 @@ def _regex(name: str, quoted: bool) -> re.Pattern[str]:
 
 # --- keywords of all programs ---------------------------------------------------------------------------------------
 
-_SECONDS = {"SECONDS": 1, "SECOND": 1, "SEC": 1, "MINUTES": 60, "MINUTE": 60, "MIN": 60, "HOURS": 3600, "HOUR": 3600}
+def _set_variable(statement: Statement) -> tuple[str, str]:
+    match = prmtext.SETENV.match(statement.text)
+    if match is None:
+        raise statement.error("(NAME = value)")
+    return match[1], next((value for value in match.groups()[1:] if value is not None), "").strip()
 
 
-def _report_count(statement: Statement) -> int:
-    """Seconds between two REPORTCOUNT lines."""
-    expected = "EVERY n SECONDS, MINUTES or HOURS"
-    words = [w.upper() for w in statement.words if isinstance(w, str)]
-    if len(words) != 3 or len(statement.words) != 3 or words[0] != "EVERY" or words[2] not in _SECONDS:
-        raise statement.error(expected)
-    return whole(statement, words[1], 1, 100_000) * _SECONDS[words[2]]
+def _variable(statement: Statement) -> str:
+    name = statement.words[0] if len(statement.words) == 1 else ""
+    name = name[0] if isinstance(name, Group) and len(name) == 1 else name
+    if not isinstance(name, str) or not name.isidentifier():
+        raise statement.error("one (NAME)")
+    return name
 
+
+ALWAYS = table(
+    Keyword(
+        "SETENV", "(NAME = value)",
+        "Set an environment variable of the process; `?NAME` in later lines stands for its value.",
+        "SETENV (REGION = eu)", _set_variable, repeatable=True,
+    ),
+    Keyword(
+        "GETENV", "(NAME)", "Write an environment variable to the report.", "GETENV (REGION)", _variable,
+        repeatable=True,
+    ),
+)  # fmt: skip
+"""Parameters that every file may hold, whatever its program."""
+
+LANGUAGE = table(
+    Keyword(
+        "INCLUDE", "file",
+        "The lines of another file stand here, such as a library of macros; 16 deep. The path begins at the home.",
+        "INCLUDE ./dirprm/library.inc", nothing, repeatable=True,
+    ),
+    Keyword(
+        "OBEY", "file", "The parameters of another file stand here. A file that is obeyed obeys no other.",
+        "OBEY ./dirprm/common.prm", nothing, repeatable=True,
+    ),
+    Keyword(
+        "MACRO", "#name [PARAMS (#p1, ...)] BEGIN body END;",
+        "Define a macro; `#name (value, ...)`, anywhere outside quotes, is replaced by its body. Macros may call "
+        "others, 16 deep.",
+        "MACRO #to PARAMS (#schema) BEGIN TARGET #schema.* END;", nothing, repeatable=True,
+    ),
+    Keyword(
+        "MACROCHAR", "character", "Another character than `#` for macros, from here on.", "MACROCHAR $", nothing,
+        repeatable=True,
+    ),
+    Keyword("LIST", "", "Show the lines that follow in the report, after NOLIST.", "LIST", nothing, repeatable=True),
+    Keyword("NOLIST", "", "Leave the lines that follow out of the report.", "NOLIST", nothing, repeatable=True),
+    Keyword(
+        "CMDTRACE", "{ON | OFF | DETAIL}",
+        "Show in the report what macros became; DETAIL: each line of each macro on its way.", "CMDTRACE ON", nothing,
+        repeatable=True,
+    ),
+)  # fmt: skip
+"""Words of the language itself, obeyed while a file is read; a program's table meets them only when they are wrong."""
 
 COMMON = table(
+    Keyword(
+        "CHECKPARAMS",
+        "",
+        "Only check: report every mistake of this file, also against the database, and stop. Nothing is captured, sent "
+        "or applied.",
+        "CHECKPARAMS",
+        nothing,
+    ),
     Keyword(
         "COMMENT",
         "text",
@@ -549,13 +518,6 @@ COMMON = table(
         "Save the checkpoint file every n seconds, 1 to 3600; 10 if not given.",
         "CHECKPOINTSECS 10",
         number(1, 3600),
-    ),
-    Keyword(
-        "REPORTCOUNT",
-        "EVERY n {SECONDS | MINUTES | HOURS}",
-        "Write the number of records processed, and their rate, to the report that often.",
-        "REPORTCOUNT EVERY 5 MINUTES",
-        _report_count,
     ),
 )
 """Keywords that every group's program takes; a program's table is `COMMON | table(...)`."""
