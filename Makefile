@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 PYTEST := $(PYTHON_BIN) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint fault bench clean
+.PHONY: help setup demo test check lint fault soak bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -29,6 +29,9 @@ lint: setup ## ruff, mypy, import-linter
 
 fault: setup ## the crash and damage tests alone
 	$(PYTEST) -q -n 2 -m fault
+
+soak: setup ## ten minutes under load: kills, a flapping link, rollovers, purging; all must stay flat and equal
+	@$(PYTHON_BIN) -m demo.soak
 
 bench: setup ## the benchmarks
 	@$(PYTHON_BIN) -m benchmarks

@@ -1,4 +1,4 @@
-"""A small TCP proxy that cuts, stalls or flips bytes: the bad network of the tests.
+"""A small TCP proxy that cuts, stalls or flips bytes: the bad network of tests and soak.
 
 Each accepted connection is forwarded to `target()`; `limit()` gives the number of bytes (both ways together) after
 which it is cut with a reset, None for never. `stall` stops all forwarding while set; `flip` changes one byte at that
