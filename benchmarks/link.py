@@ -39,8 +39,7 @@ def _note(found: dict[tuple[str, str], list[float]], who: str, what: str, value:
 
 def _create(ours: Ours, rows: int) -> None:
     """Two homes with a pump between them, and a trail for it; no database."""
-    for host in (ours.source, ours.target):
-        host.run("CREATE SUBDIRS")
+    ours.pipeline.make_homes()
     ours.pipeline.write_params()
     made = list(trailfiles.blocks(rows, 1000, 0))
     trailfiles.write(ours.source.home / "dirdat", "lt", Home(str(ours.source.home)).id, made, REPEAT)

@@ -8,10 +8,11 @@ new one is made by HELLO.
 from __future__ import annotations
 
 import os
+import time
 
 from trails import wire
 from trails.codec import decode_defs
-from trails.errors import DamageError, GateError, MismatchError, ProtocolError, VersionError
+from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
 from trails.format import BLOCK_HEADER_SIZE, BlockHeader, Indicator, Kind, check_payload, file_seed, parse_block_header
 from trails.fs import Fs
 from trails.position import START, Position, TrailName
@@ -24,7 +25,8 @@ UNBOUNDED = 1 << 62
 
 def refuse(error: GateError) -> wire.Refuse:
     """How an error is told to the pump: permanent if trying again cannot help."""
-    return wire.Refuse(isinstance(error, (DamageError, VersionError, MismatchError)), str(error))
+    permanent = isinstance(error, (DamageError, VersionError, MismatchError, KeyMissingError))
+    return wire.Refuse(permanent, str(error))
 
 
 class Collector:
@@ -53,7 +55,8 @@ class Collector:
                 hint="Give the pump another RMTTRAIL",
             )
         identity = WriterIdentity(header.home_id, header.group, header.host, header.source, header.copies)
-        return TrailWriter.open(self._fs, self._trail, identity, max_bytes=UNBOUNDED, restart_open=False)
+        # Whether it is to be encrypted is in the HELLO to come; until then it goes on as it is.
+        return TrailWriter.open(self._fs, self._trail, identity, max_bytes=UNBOUNDED, restart_open=False, encrypt=None)
 
     # greeting
 
@@ -65,16 +68,17 @@ class Collector:
         if not self._is_ours(hello.trail):
             raise ProtocolError(f"this Collector serves {self._title}, not {hello.trail}")
         self._hello = hello
-        self._max_bytes = hello.megabytes << 20
+        self._max_bytes = max(1, hello.megabytes) << 20
         if self._writer is not None:
             self._check_owner(self._writer.last, hello)
         if self._writer is None or hello.alter > self._writer.last.alter:
             self._open(hello)
         writer = self._alive()
+        writer.encrypt(hello.encrypt)
         mark = writer.last
         self._origin = mark.origin
         self._file_start = writer.position
-        return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable)
+        return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable, time.time_ns() // 1000)
 
     def _is_ours(self, named: str) -> bool:
         """Whether the pump's RMTTRAIL means our trail: as the Manager names it, or by its whole path."""
@@ -112,6 +116,7 @@ class Collector:
             alter=hello.alter,
             start=Mark(origin=hello.start) if hello.start is not None else None,
             restart_open=moves,
+            encrypt=hello.encrypt,
         )
 
     # blocks
@@ -137,8 +142,8 @@ class Collector:
             check_payload(header, _view(block.payload), where, block.start.rba)
         except DamageError as error:
             raise ProtocolError(error.message) from None
-        if header.kind == Kind.END:
-            raise ProtocolError(f"{where}: END is never sent")
+        if header.kind == Kind.END or header.is_encrypted:
+            raise ProtocolError(f"{where}: END and encrypted blocks are never sent")
         self._check_borders(header, where)
         return header
 
@@ -156,7 +161,7 @@ class Collector:
             )
 
     def _make_room(self, writer: TrailWriter, header: BlockHeader) -> None:
-        full = writer.position.rba + header.size + BLOCK_HEADER_SIZE > self._max_bytes
+        full = writer.position.rba + writer.stored_size(header) + BLOCK_HEADER_SIZE > self._max_bytes
         if full and writer.position > self._file_start:
             writer.roll()
             self._file_start = writer.position

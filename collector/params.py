@@ -1,11 +1,12 @@
 """The Collector's command line; the Manager writes it, so a mistake in it is told in one line.
 
-python -P -m collector --home DIR --trail ./dirdat/rt --ports 7840-7850 --bind 127.0.0.1 --ready-fd N
+python -P -m collector --home DIR --trail ./dirdat/rt --ports 7840-7850 --bind 127.0.0.1 --peer 10.0.0.1 --ready-fd N
 """
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ DEFAULT_PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CollectorParams:
-    """One Collector: `trail` as the pump names it; `patience`: seconds to wait for a pump that greets."""
+    """One Collector: `trail` as the pump names it; `patience`: seconds to wait for a pump that greets.
+
+    `peer` is the one address that is served (empty: any), `notls` says that it is served in plain TCP.
+    """
 
     home: str
     trail: str
@@ -27,6 +31,8 @@ class CollectorParams:
     bind: str = "127.0.0.1"
     ready_fd: int = -1
     patience: float = DEFAULT_PATIENCE
+    peer: str = ""
+    notls: bool = False
 
     @classmethod
     def from_arguments(cls, argv: Sequence[str]) -> CollectorParams:
@@ -38,6 +44,8 @@ class CollectorParams:
         parser.add_argument("--bind", default="127.0.0.1")
         parser.add_argument("--ready-fd", type=int, default=-1)
         parser.add_argument("--patience", type=float, default=DEFAULT_PATIENCE)
+        parser.add_argument("--peer", default="", type=_address)
+        parser.add_argument("--notls", action="store_true")
         return cls(**vars(parser.parse_args(list(argv))))
 
     def trail_name(self, root: str) -> TrailName:
@@ -64,6 +72,13 @@ def parse_ports(text: str) -> tuple[int, ...]:
     if not ports or not all(0 <= port < 65_536 for port in ports):
         raise argparse.ArgumentTypeError(f"expected ports from 0 to 65535, found {text!r}")
     return tuple(ports)
+
+
+def _address(text: str) -> str:
+    try:
+        return text and str(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an IP address, found {text!r}") from None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,7 +1,7 @@
 """The Collector as a process: recover, bind, say the port, serve one session, end.
 
-Rule: one loop on one thread; only the disk's sync runs beside it. A connection that does not greet in time is no
-session and is dropped; after the first HELLO nothing else is accepted, and when that session ends so does the process.
+Rule: one loop on one thread; only the disk's sync runs beside it. Whoever does not greet in time is no pump and is
+dropped (door.py); after the first HELLO nothing else is accepted, and when that session ends so does the process.
 Every bad end is told to the pump first, as a refusal, where the link still carries it.
 """
 
@@ -18,26 +18,29 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from collector.collector import Collector, refuse
+from collector.door import CODE_REFUSED, Door
 from collector.params import CollectorParams
-from trails import wire
+from trails import tls, wire
 from trails.channel import Channel
 from trails.errors import EXIT_BUG, EXIT_STOPPED, AwayError, GateError, OperatorError, ProtocolError
 from trails.fs import Fs
+from trails.runtime import diskguard
 from trails.runtime.clock import RealClock
+from trails.runtime.diskguard import DiskGuard, Limits
+from trails.runtime.globals import read as read_globals
 from trails.runtime.home import Home
 from trails.runtime.process import Stop
 from trails.runtime.report import Log, quietly
-from trails.wire import Side, State
+from trails.wire import State
 
 PRODUCT = "Trailgate Collector"
-GREETING_SECONDS = 10.0
 LINGER_SECONDS = 2.0
-DEFAULT_DEAD = 10.0
+# The bounds of the dead time that a pump may ask for.
+LEAST_DEAD, MOST_DEAD = 0.1, 3600.0
 
 CODE_WAITING = "TG-01677"
 CODE_CONNECTED = "TG-01229"
 CODE_ENDED = "TG-01225"
-CODE_REFUSED = "TG-01227"
 CODE_NOBODY = "TG-01228"
 CODE_FAILED = "TG-01224"
 
@@ -77,12 +80,13 @@ def tell_ready(fd: int, **said: object) -> None:
 class Server:
     """One Collector process after its start: waits for its pump and serves it."""
 
-    def __init__(self, collector: Collector, listener: socket.socket, log: Log, stop: Stop, patience: float) -> None:
+    def __init__(self, collector: Collector, door: Door, log: Log, stop: Stop, patience: float) -> None:
         self._collector = collector
-        self._listener = listener
+        self._door = door
         self._log = log
         self._stop = stop
         self._patience = patience
+        self.guard: DiskGuard | None = None
 
     def run(self) -> None:
         """Serve one session to its end. Raises what ended it badly; the trail is closed in any case."""
@@ -91,7 +95,7 @@ class Server:
             if channel is not None:
                 self._serve(channel)
         finally:
-            self._listener.close()
+            self._door.close()
             self._collector.close()
 
     # waiting for a pump
@@ -100,33 +104,21 @@ class Server:
         """A channel whose HELLO was answered by WELCOME, or None if nobody came in time."""
         deadline = time.monotonic() + self._patience
         while not self._stop.requested and (left := deadline - time.monotonic()) > 0:
-            _poll([self._listener.fileno(), self._stop.fileno()], left)
-            try:
-                sock, address = self._listener.accept()
-            except OSError:
-                continue
-            channel = Channel(
-                sock, Side.COLLECTOR, f"pump at {address[0]}:{address[1]}", DEFAULT_DEAD, time.monotonic()
-            )
-            if self._greeted(channel, min(deadline, time.monotonic() + GREETING_SECONDS)):
+            _poll([*self._door.waits(), self._stop.fileno()], min(1.0, left))
+            if found := self._door.step():
+                channel, event = found
+                try:
+                    self._answer(channel, event)
+                except BaseException:
+                    channel.close()
+                    raise
                 return channel
-            channel.close()
         if not self._stop.requested:
             self._log.warning(CODE_NOBODY, f"No pump came within {self._patience:g} seconds; ending.")
         return None
 
-    def _greeted(self, channel: Channel, deadline: float) -> bool:
-        """Whether the connection's first message was a HELLO that we welcomed; a refusal ends the process."""
-        try:
-            while not self._stop.requested and (left := deadline - time.monotonic()) > 0:
-                for event in channel.receive(time.monotonic()):
-                    return self._answer(channel, event)
-                _poll([channel.fileno(), self._stop.fileno()], left)
-        except (AwayError, ProtocolError) as error:
-            self._log.warning(CODE_REFUSED, f"{error}")
-        return False
-
-    def _answer(self, channel: Channel, event: wire.Event) -> bool:
+    def _answer(self, channel: Channel, event: wire.Event) -> None:
+        """WELCOME; a refusal ends the process."""
         if not isinstance(event, wire.Hello):
             version = event.version if isinstance(event, wire.Foreign) else "(unknown)"
             text = f"the pump speaks version {version} of the link's protocol, this Collector speaks {wire.VERSION}"
@@ -137,11 +129,10 @@ class Server:
         except GateError as error:
             self._tell(channel, error)
             raise
-        channel.live_by(event.dead / 1000, time.monotonic())
+        channel.live_by(min(MOST_DEAD, max(LEAST_DEAD, event.dead / 1000)), time.monotonic())
         channel.send(welcome)
         who = f"{event.group} of {event.host}, {channel.peer}"
         self._log.info(CODE_CONNECTED, f"Linked to {who}; it goes on from {welcome.origin}.")
-        return True
 
     # the session
 
@@ -170,12 +161,21 @@ class Server:
                 self._collector.take(event)
             self._acknowledge(channel)
             channel.tick(now)
+            self._end_if_full(channel, now)
             if self._stop.requested:
                 return self._farewell(channel, "the Collector was told to stop")
             fds = [channel.fileno(), self._stop.fileno()]
             if (sync := self._collector.sync_fileno) is not None:
                 fds.append(sync)
             _poll(fds, channel.wait(time.monotonic()))
+
+    def _end_if_full(self, channel: Channel, now: float) -> None:
+        """Below DISKSTOP: sync and acknowledge what was taken, then refuse; not permanently, space may come."""
+        if self.guard is not None:
+            self.guard(now)
+        if self._stop.error is not None:
+            channel.send(self._collector.sync())
+            raise self._stop.error
 
     def _acknowledge(self, channel: Channel) -> None:
         """Tell what became durable, begin the next sync; twice, as a roll may have made it all durable already."""
@@ -246,7 +246,11 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     stop.install()
     collector: Collector | None = None
     try:
+        guard = _disk_guard(params, home, log, stop)
         collector = Collector(fs, params.trail_name(home.root), params.trail)
+        folder = "" if params.notls else tls.folder_of(home.root)
+        if folder:
+            tls.server_context(folder)  # what is wrong with it is told to the Manager, not to a stranger
         listener = listen(params.bind, params.ports)
     except GateError as error:
         if collector is not None:
@@ -256,4 +260,16 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     port = listener.getsockname()[1]
     log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
     tell_ready(params.ready_fd, port=port)
-    return Server(collector, listener, log, stop, params.patience)
+    server = Server(collector, Door(listener, log, folder, params.peer), log, stop, params.patience)
+    server.guard = guard
+    return server
+
+
+def _disk_guard(params: CollectorParams, home: Home, log: Log, stop: Stop) -> DiskGuard:
+    """The guard of our trail's disk. Raises DiskFullError if there is no space to begin with."""
+    folders = [params.trail_name(home.root).folder, *diskguard.folders_of(home)]
+    end = lambda error: stop.request(error=error)  # noqa: E731
+    guard = DiskGuard(folders, Limits.of(read_globals(home)), log, writes_trail=True, stop=end)
+    if error := guard.check():
+        raise error
+    return guard

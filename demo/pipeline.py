@@ -148,13 +148,18 @@ class Pipeline:
     # --- setting up ---
 
     def create(self) -> None:
-        """Make both homes, the parameter files, slot, checkpoint table, groups and trails."""
-        for host in (self.source, self.target):
-            host.run("CREATE SUBDIRS")
+        """Make both homes and their certificates, the parameter files, slot, checkpoint table, groups and trails."""
+        self.make_homes()
         self.write_params()
         with ThreadPoolExecutor(2) as pool:
             for done in [pool.submit(self._create_source), pool.submit(self._create_target)]:
                 done.result()
+
+    def make_homes(self) -> None:
+        """Both homes, and certificates for the link between them."""
+        self.target.run("CREATE SUBDIRS")
+        names = f"PEER '{self.target.home}', HOSTS '{self.options.remote_host}'"
+        self.source.run("CREATE SUBDIRS", f"CREATE CERTIFICATES, {names}")
 
     def _create_source(self) -> None:
         megabytes = f"MEGABYTES {self.options.megabytes}"

@@ -1,22 +1,23 @@
 """Handing out Collectors: a pump asks at the Manager's port, and is told the port of a Collector of its own.
 
-    READING    one line of JSON, bounded in bytes and time     -> refuse, or
+               one line of JSON came through the door          -> refuse, or (manager_door)
     ENDING     the older Collector of the same pump is ended   (SIGTERM, after a while SIGKILL)
     STARTING   a new one recovers the trail and says its port  -> answer
 
-Nothing here blocks the Manager: each request is moved on by `step()` when something happened. Collectors outlive the
-Manager, so which pump each serves is noted in a file, with process id and time of birth: a process id alone may have
-been given to a stranger since.
+Nothing a pump names leaves dirdat: the trail is looked at with all links followed. A Collector is told the address that
+asked for it, and serves no other. Nothing here blocks the Manager: each request is moved on by `step()` when something
+happened. Collectors outlive the Manager, so which pump each serves is noted in a file, with process id and time of
+birth: a process id alone may have been given to a stranger since.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +25,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from ggsci import manager_ports
+from ggsci.certificate_files import Expiry
+from ggsci.manager_door import MAX_REQUEST, Door, Refusal, Visitor
 from ggsci.manager_params import ManagerParams
+from trails import tls
 from trails.errors import GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
 from trails.position import TrailName
@@ -34,30 +39,19 @@ from trails.runtime.report import Log, quietly
 from trails.runtime.status import lock_holder
 
 VERSION = 1
-MAX_REQUEST = 8 << 10
-MAX_CLIENTS = 64
-READ_SECONDS = 10.0
 TERM_SECONDS = 5.0
 KILL_SECONDS = 10.0
 START_SECONDS = 120.0
+MAX_TRAIL = 1024
 
 RECEIVED, STARTED = "TG-00963", "TG-00974"
 
 _PUMP = re.compile(r"[0-9a-f]{32}/[A-Z][A-Z0-9_]{0,7}\Z")
 
 
-class Refusal(Exception):  # noqa: N818  -- an answer, not a fault of ours
-    """An answer that says no; permanent if asking again can't help."""
-
-    def __init__(self, text: str, *, permanent: bool) -> None:
-        super().__init__(text)
-        self.permanent = permanent
-
-
 class Phase(Enum):
     """Where a request stands."""
 
-    READING = auto()
     ENDING = auto()
     STARTING = auto()
 
@@ -75,32 +69,31 @@ class Running:
     process: subprocess.Popen[bytes] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
-    """One connection of a pump."""
+    """What one visitor asked for."""
 
-    link: socket.socket
-    peer: str
+    visitor: Visitor
+    pump: str
+    trail: TrailName
     deadline: float
-    phase: Phase = Phase.READING
-    data: bytes = b""
-    pump: str = ""
-    trail: TrailName | None = None
+    phase: Phase = Phase.ENDING
     process: subprocess.Popen[bytes] | None = None
     ready_fd: int = -1
     ready: bytes = b""
     killed: bool = False
+    done: bool = False
 
 
-CommandLine = Callable[[Home, TrailName, ManagerParams, int], list[str]]
+CommandLine = Callable[[Home, TrailName, ManagerParams, str, int], list[str]]
 
 
-def command_line(home: Home, trail: TrailName, params: ManagerParams, ready_fd: int) -> list[str]:
-    """How a Collector is started."""
-    first, last = params.ports
+def command_line(home: Home, trail: TrailName, params: ManagerParams, peer: str, ready_fd: int) -> list[str]:
+    """How a Collector is started, for a pump at the address `peer`."""
     return [
         sys.executable, "-P", "-m", "collector", "--home", home.root, "--trail", home.shown(str(trail)),
-        "--ports", f"{first}-{last}", "--bind", params.bind, "--ready-fd", str(ready_fd),
+        "--ports", manager_ports.text(params.ports), "--bind", params.bind, "--peer", peer,
+        *([] if params.tls else ["--notls"]), "--ready-fd", str(ready_fd),
     ]  # fmt: skip
 
 
@@ -151,22 +144,21 @@ class Collectors:
         self._notes = _Notes(home)
         self._notes.load()
         self._requests: list[Request] = []
-        self._listener = _listen(params)
+        self._pool = manager_ports.Pool()
+        self.no_space: Callable[[], str] = lambda: ""
+        """Why no Collector may be started now (the Manager's disk guard sets it); empty if one may."""
+        self._door = Door(params, tls.folder_of(home.root), log, clock)
+        self._certificates = Expiry(home, log)
 
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return int(self._listener.getsockname()[1])
+        return self._door.port
 
     def waits(self) -> list[int]:
         """What to wake on."""
-        fds = [] if len(self._requests) >= MAX_CLIENTS else [self._listener.fileno()]
-        for request in self._requests:
-            if request.phase is Phase.READING:
-                fds.append(request.link.fileno())
-            elif request.phase is Phase.STARTING:
-                fds.append(request.ready_fd)
-        return fds
+        starting = [request.ready_fd for request in self._requests if request.phase is Phase.STARTING]
+        return [*self._door.waits(), *starting]
 
     @property
     def busy(self) -> bool:
@@ -187,9 +179,18 @@ class Collectors:
             for r in self._notes.by_trail.values()
         ]
 
+    def pool_rows(self) -> list[dict[str, Any]]:
+        """For GETPORTINFO DETAIL: every port of DYNAMICPORTLIST."""
+        used = {running.port for running in self._notes.by_trail.values()}
+        return self._pool.rows(self._params.ports, used, self._clock.monotonic(), self._params.reassign_s)
+
+    def refresh(self, params: ManagerParams) -> None:
+        """REFRESH MANAGER: new Collectors go by these; the Manager's own port stays as it is."""
+        self._params = self._door.params = params
+
     def close(self) -> None:
         """Stop listening. Collectors that serve go on; one still starting is ended, as nobody will be told of it."""
-        self._listener.close()
+        self._door.close()
         for request in self._requests:
             self._drop(request)
         self._requests = []
@@ -197,46 +198,51 @@ class Collectors:
     # --- moving on ---
 
     def step(self) -> None:
-        """Accept, and move each request on as far as it goes now."""
+        """Hear who asks, and move each request on as far as it goes now."""
         self._reap()
-        self._accept()
+        if self._params.tls:
+            self._certificates.look(self._clock.monotonic())
+        for visitor, line in self._door.step():
+            self._hear(visitor, line)
         for request in self._requests:
             self._advance(request)
-        self._requests = [request for request in self._requests if request.link.fileno() >= 0]
+        self._requests = [request for request in self._requests if not request.done]
 
-    def _accept(self) -> None:
-        while len(self._requests) < MAX_CLIENTS:
-            try:
-                link, address = self._listener.accept()
-            except OSError:
+    def _hear(self, visitor: Visitor, line: bytes) -> None:
+        try:
+            asked = _object(line)
+            if asked.get("verb") == "PING":
+                self._door.answer(visitor, {"ok": True, "port": self.port})
                 return
-            link.setblocking(False)
-            peer = f"{address[0]}:{address[1]}"
-            self._requests.append(Request(link, peer, self._clock.monotonic() + READ_SECONDS))
+            pump, trail = self._understand(asked)
+            if why := self.no_space():
+                raise Refusal(why, permanent=False)
+        except Refusal as error:
+            self._door.refuse(visitor, error)
+            return
+        self._log.info(RECEIVED, f"Command received from EXTRACT {pump} on {visitor.peer}: START COLLECTOR {trail}.")
+        deadline = self._clock.monotonic() + TERM_SECONDS
+        self._requests.append(Request(visitor, pump, trail, deadline))
 
     def _advance(self, request: Request) -> None:
         try:
-            if request.phase is Phase.READING:
-                self._read(request)
             if request.phase is Phase.ENDING:
                 self._end_older(request)
             if request.phase is Phase.STARTING:
                 self._await_ready(request)
         except Refusal as error:
-            self._log.warning(RECEIVED, f"{request.peer}: Collector refused: {error}")
-            self._answer(request, {"ok": False, "error": str(error), "permanent": error.permanent})
+            self._drop(request)
+            self._door.refuse(request.visitor, error)
         except (GateError, OSError) as error:
-            self._log.error(RECEIVED, f"{request.peer}: no Collector: {error}")
+            self._log.error(RECEIVED, f"{request.visitor.peer}: no Collector: {error}")
             self._answer(request, {"ok": False, "error": str(error), "permanent": False})
 
     def _answer(self, request: Request, reply: dict[str, Any]) -> None:
-        # A reply is far smaller than any socket's send buffer, so it goes at once or the peer is gone.
-        with contextlib.suppress(OSError):
-            request.link.send(json.dumps(reply).encode() + b"\n", socket.MSG_NOSIGNAL)
+        self._door.answer(request.visitor, reply)
         self._drop(request)
 
     def _drop(self, request: Request) -> None:
-        request.link.close()
+        request.done = True
         if request.ready_fd >= 0:
             os.close(request.ready_fd)
             request.ready_fd = -1
@@ -245,44 +251,23 @@ class Collectors:
             request.process.wait()
             request.process = None
 
-    # --- READING ---
+    # --- what is asked ---
 
-    def _read(self, request: Request) -> None:
-        while b"\n" not in request.data:
-            try:
-                data = request.link.recv(MAX_REQUEST)
-            except BlockingIOError:
-                if self._clock.monotonic() > request.deadline:
-                    raise Refusal(f"no request came within {READ_SECONDS:g} seconds", permanent=False) from None
-                return
-            if not data:
-                self._drop(request)
-                return
-            request.data += data
-            if len(request.data) > MAX_REQUEST:
-                raise Refusal(f"a request has at most {MAX_REQUEST} bytes", permanent=True)
-        self._understand(request)
-        request.phase = Phase.ENDING
-        request.deadline = self._clock.monotonic() + TERM_SECONDS
-
-    def _understand(self, request: Request) -> None:
-        try:
-            asked = json.loads(request.data.partition(b"\n")[0])
-            version, verb, trail, pump = (asked.get(key) for key in ("trailgate", "verb", "trail", "pump"))
-        except (ValueError, AttributeError, RecursionError):
-            raise Refusal("expected one line of JSON: a START COLLECTOR request", permanent=True) from None
+    def _understand(self, asked: dict[str, Any]) -> tuple[str, TrailName]:
+        version, verb, trail, pump = (asked.get(key) for key in ("trailgate", "verb", "trail", "pump"))
         if version != VERSION:
             raise Refusal(
-                f"this Manager speaks version {VERSION}, the pump {version!r}; use the same release", permanent=True
+                f"this Manager speaks version {VERSION}, the pump {version!r:.40}; use the same release", permanent=True
             )
         if verb != "START COLLECTOR" or not (isinstance(trail, str) and isinstance(pump, str) and _PUMP.match(pump)):
             raise Refusal("expected START COLLECTOR with trail and pump", permanent=True)
-        request.pump, request.trail = pump, self._trail(trail)
-        self._log.info(RECEIVED, f"Command received from EXTRACT {pump} on {request.peer}: START COLLECTOR {trail}.")
+        return pump, self._trail(trail)
 
     def _trail(self, text: str) -> TrailName:
         """The trail, if it lies in dirdat (links followed) and no Extract of this home writes it."""
         dirdat = os.path.realpath(self._home.folder("dirdat"))
+        if len(text) > MAX_TRAIL or not text.isprintable():
+            raise Refusal(f"a trail has a printable name of at most {MAX_TRAIL} characters", permanent=True)
         try:
             trail = TrailName.parse(text, self._home.root)
         except (OperatorError, ValueError) as error:
@@ -300,7 +285,7 @@ class Collectors:
 
     def _end_older(self, request: Request) -> None:
         """Go on once nobody else writes the trail; end whoever is this pump's older Collector."""
-        trail = _needed(request.trail)
+        trail = request.trail
         holder = lock_holder(trail.lock_path())
         older = self._notes.by_trail.get(str(trail))
         if older is not None and not self._is_gone(older):
@@ -341,7 +326,7 @@ class Collectors:
         try:
             with open(out_path, "wb") as out:
                 request.process = subprocess.Popen(
-                    self._command(self._home, trail, self._params, writer),
+                    self._command(self._home, trail, self._offer(), request.visitor.address, writer),
                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                     pass_fds=(writer,), start_new_session=True, cwd=self._home.root,
                 )  # fmt: skip
@@ -353,6 +338,10 @@ class Collectors:
         request.ready_fd = reader
         request.phase = Phase.STARTING
         request.deadline = self._clock.monotonic() + START_SECONDS
+
+    def _offer(self) -> ManagerParams:
+        ports = self._pool.offer(self._params.ports, self._clock.monotonic(), self._params.reassign_s)
+        return dataclasses.replace(self._params, ports=ports)
 
     def _await_ready(self, request: Request) -> None:
         try:
@@ -369,7 +358,7 @@ class Collectors:
         self._answer_ready(request)
 
     def _answer_ready(self, request: Request) -> None:
-        trail, process = _needed(request.trail), request.process
+        trail, process = request.trail, request.process
         try:
             said = json.loads(request.ready)
             port = said.get("port")
@@ -393,7 +382,7 @@ class Collectors:
         """Forget Collectors that have ended."""
         ended = [key for key, running in self._notes.by_trail.items() if self._is_gone(running)]
         for key in ended:
-            del self._notes.by_trail[key]
+            self._pool.ended(self._notes.by_trail.pop(key).port, self._clock.monotonic())
         if ended:
             # On a full disk the old notes stay, and name what is gone: the next Manager sees that by its birth.
             quietly(self._notes.save)
@@ -405,6 +394,17 @@ class Collectors:
         return birth_of(running.pid) != running.birth
 
 
+def _object(line: bytes) -> dict[str, Any]:
+    """What one line asks. Raises Refusal."""
+    try:
+        asked = json.loads(line.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict):
+        raise Refusal("expected one line of JSON: a START COLLECTOR request", permanent=True)
+    return asked
+
+
 def birth_of(pid: int) -> int | None:
     """When a process began, in the system's ticks since boot; None if it is gone, or dead and not yet reaped."""
     try:
@@ -414,28 +414,3 @@ def birth_of(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[19])
-
-
-def _needed(trail: TrailName | None) -> TrailName:
-    if trail is None:
-        raise ValueError("a request without a trail went on")
-    return trail
-
-
-def _listen(params: ManagerParams) -> socket.socket:
-    """The Manager's port; one clear message if it is taken."""
-    family = socket.AF_INET6 if ":" in params.bind else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # So that a Manager can come back at once; a port that somebody listens on is refused all the same.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((params.bind, params.port))
-        listener.listen(MAX_CLIENTS)
-    except OSError as error:
-        listener.close()
-        raise OperatorError(
-            f"PORT {params.port} at {params.bind} can't be used: {error.strerror}",
-            hint="Another Manager or program may listen there; end it, or choose another PORT in dirprm/mgr.prm",
-        ) from None
-    listener.setblocking(False)
-    return listener

@@ -2,21 +2,29 @@
 
 Rule: the pump's loop never waits for a name server, a handshake or a Collector's recovery. A Dialler does one try on a
 thread of its own and wakes the loop by a descriptor; it is used once, and one that nobody waits for closes what it got.
+On TLS nothing is taken from a peer before its certificate was checked, but for a plain refusal: a Manager that can't or
+won't talk TLS with us says why in plain text, and that only ends or delays the try.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any
 
+from pump.params import RemoteHost
+from trails import tls
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
+from trails.runtime.home import Home
 
 MAX_REPLY = 64 << 10
+PLAIN_ANSWER = b'{"ok"'
 # The Manager first ends an older Collector, then the new one recovers the trail: that may take its time.
 ANSWER_SECONDS = 150.0
 FIRST_DELAY = 0.1
@@ -24,24 +32,28 @@ FIRST_DELAY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the Manager is asked: a Collector for `trail`, for this pump and this source trail."""
+    """What the Manager is asked: a Collector for `trail`, for this pump and this source trail.
+
+    `tls` is the folder of the home's certificates; empty: plain TCP.
+    """
 
     host: str
     port: int
     trail: str
     pump: str
     source_trail: bytes
+    tls: str = ""
 
     @property
     def manager(self) -> str:
         """The Manager's address, for messages."""
         return f"Manager at {self.host}:{self.port}"
 
-    def line(self) -> bytes:
+    def line(self, verb: str) -> bytes:
         """One line of JSON."""
         asked = {
             "trailgate": 1,
-            "verb": "START COLLECTOR",
+            "verb": verb,
             "trail": self.trail,
             "pump": self.pump,
             "source_trail": self.source_trail.hex(),
@@ -55,22 +67,89 @@ def dial(request: Request, timeout: float, answer: float = ANSWER_SECONDS) -> so
     Raises AwayError if Manager or Collector can't be reached or can't serve now, OperatorError if a person must act.
     """
     port = _ask(request, timeout, answer)
-    return _connect(request.host, port, f"Collector at {request.host}:{port}", timeout)
+    return _connect(request, port, f"Collector at {request.host}:{port}", timeout)
 
 
-def _connect(host: str, port: int, who: str, timeout: float) -> socket.socket:
+def greet(remote: RemoteHost, home: Home, seconds: float) -> None:
+    """See that the Manager at RMTHOST answers us, certificates and access rules included. Raises as dial() does."""
+    folder = tls.folder_of(home.root) if remote.tls else ""
+    _ask(Request(remote.host, remote.port, "", home.id, b"", folder), seconds, seconds, "PING")
+
+
+def _connect(request: Request, port: int, who: str, timeout: float) -> socket.socket:
+    context = tls.client_context(request.tls) if request.tls else None
     try:
-        return socket.create_connection((host, port), timeout)
+        sock = socket.create_connection((request.host, port), timeout)
     except (OSError, UnicodeError) as error:
         raise AwayError(f"{who} can't be reached: {_reason(error)}") from None
+    if context is None:
+        return sock
+    try:
+        return _secured(sock, context, request.host, who, time.monotonic() + timeout)
+    except BaseException:
+        sock.close()
+        raise
 
 
-def _ask(request: Request, timeout: float, answer: float) -> int:
-    with _connect(request.host, request.port, request.manager, timeout) as sock:
+def _secured(sock: socket.socket, context: ssl.SSLContext, host: str, who: str, deadline: float) -> ssl.SSLSocket:
+    """The same connection in TLS, the peer's certificate checked; `sock` is closed if that fails."""
+    sock.setblocking(False)
+    try:
+        secure = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    except (OSError, ValueError) as error:
+        raise AwayError(f"{who} closed the link before a TLS handshake: {error}") from None
+    try:
+        _shake_hands(secure, who, deadline)
+    except ssl.SSLError as error:
+        with socket.socket(fileno=secure.detach()) as plain:
+            _hear_plain_refusal(plain, who, deadline)
+        raise tls.explain(error, who) from None
+    except OSError as error:
+        secure.close()
+        raise AwayError(f"{who} closed the link in the TLS handshake: {_reason(error)}") from None
+    except BaseException:
+        secure.close()
+        raise
+    return secure
+
+
+def _shake_hands(secure: ssl.SSLSocket, who: str, deadline: float) -> None:
+    while True:
+        poller = select.poll()
+        try:
+            secure.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            poller.register(secure, select.POLLIN)
+        except ssl.SSLWantWriteError:
+            poller.register(secure, select.POLLOUT)
+        if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise AwayError(f"{who}: no TLS handshake in time")
+
+
+def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None:
+    """Raise what a Manager said in plain text instead of shaking hands; a plain yes is never taken for one.
+
+    TLS has read the five bytes that every record begins with: of a Manager's answer they are `{"ok"`.
+    """
+    try:
+        line = PLAIN_ANSWER + _read_line(plain, deadline, who)
+        json.loads(line)
+    except (GateError, OSError, ValueError, RecursionError):
+        return  # no Manager: what TLS found is the better message
+    parse_reply(line, who)
+    raise ProtocolError(f"{who} answered in plain text where TLS was asked for")
+
+
+def _ask(request: Request, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
+    with _connect(request, request.port, request.manager, timeout) as sock:
         _notice_death(sock, timeout)
         try:
-            sock.sendall(request.line())
+            sock.settimeout(timeout)
+            sock.sendall(request.line(verb))
             line = _read_line(sock, time.monotonic() + answer, request.manager)
+        except ssl.SSLError as error:
+            raise tls.explain(error, request.manager) from None
         except OSError as error:
             raise AwayError(f"{request.manager} did not answer: {_reason(error)}") from None
     return parse_reply(line, request.manager)
@@ -106,7 +185,8 @@ def parse_reply(line: bytes, who: str) -> int:
     if not isinstance(reply, dict) or not isinstance(reply.get("ok"), bool):
         raise ProtocolError(f"{who}: expected an object with ok, found {line[:60]!r}")
     if not reply["ok"]:
-        text = f"{who} refused: {str(reply.get('error', 'no reason given'))[:2000]}"
+        said = str(reply.get("error", "no reason given"))[:2000]
+        text = f"{who} refused: {''.join(char if char.isprintable() else ' ' for char in said)}"
         raise OperatorError(text) if reply.get("permanent") is True else AwayError(text)
     port = reply.get("port")
     if type(port) is not int or not 0 < port < 65_536:

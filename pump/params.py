@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
-from trails.runtime import params
-from trails.runtime.params import COMMON, Keyword, ParamErrors, Pattern, Statement, Values
+from trails.runtime import crypting, params
+from trails.runtime.params import Keyword, ParamErrors, Pattern, Statement, Values
+from trails.runtime.reportparams import ROLLOVER, SHARED
 from trails.runtime.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
 
 DEFAULT_PORT = 7809
@@ -25,6 +26,7 @@ class RemoteHost:
     host: str
     port: int = DEFAULT_PORT
     dead_seconds: int = DEFAULT_DEAD_SECONDS
+    tls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class PumpParams:
     window_bytes: int = DEFAULT_WINDOW_MEGABYTES << 20
     retry_delay: float = DEFAULT_RETRY_DELAY
     retry_seconds: float = DEFAULT_RETRY_SECONDS
+    encrypt: bool = False
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> PumpParams:
@@ -54,6 +57,7 @@ class PumpParams:
             window_bytes=found.one("WINDOW", DEFAULT_WINDOW_MEGABYTES) << 20,
             retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
             retry_seconds=found.one("RETRYSECS", DEFAULT_RETRY_SECONDS),
+            encrypt=found.has("ENCRYPTTRAIL"),
         )
 
     @property
@@ -88,11 +92,12 @@ def _check_order(found: Values) -> None:
         raise ParamErrors(errors)
 
 
-_RMTHOST = "host, MGRPORT n [, TIMEOUT seconds]"
+_RMTHOST = "host, MGRPORT n [, TIMEOUT seconds] [, NOTLS]"
 
 
 def _remote(statement: Statement) -> RemoteHost:
-    words = statement.words
+    tls = not any(isinstance(word, str) and word.upper() == "NOTLS" for word in statement.words[1:])
+    words = [word for word in statement.words if tls or str(word).upper() != "NOTLS"]
     if len(words) < 3 or len(words) % 2 == 0 or not all(isinstance(word, str) for word in words):
         raise statement.error(_RMTHOST)
     options: dict[str, int] = {}
@@ -103,7 +108,7 @@ def _remote(statement: Statement) -> RemoteHost:
         options[key] = params.whole(statement, value, *_LIMITS[key])
     if "MGRPORT" not in options:
         raise statement.error(_RMTHOST)
-    return RemoteHost(str(words[0]), options["MGRPORT"], options.get("TIMEOUT", DEFAULT_DEAD_SECONDS))
+    return RemoteHost(str(words[0]), options["MGRPORT"], options.get("TIMEOUT", DEFAULT_DEAD_SECONDS), tls)
 
 
 _LIMITS = {"MGRPORT": (1, 65_535), "TIMEOUT": (1, 3600)}
@@ -118,13 +123,15 @@ def _trail(statement: Statement) -> str:
     return text
 
 
-KEYWORDS = COMMON | params.table(
+KEYWORDS = SHARED | params.table(
+    ROLLOVER,
     Keyword("EXTRACT", "group", "Names the group; the first parameter.", "EXTRACT PMP1", params.group, required=True),
     Keyword(
         "RMTHOST",
         _RMTHOST,
-        "The remote host and its Manager's port. TIMEOUT: seconds of silence after which the other side is taken for "
-        "dead; 10 if not given.",
+        "The remote host and its Manager's port. TIMEOUT: seconds of silence after which the other side is taken "
+        "for dead; 10 if not given. It is TLS with the home's certificates (CREATE CERTIFICATES) unless NOTLS "
+        "is given, here and in the remote Manager's file: then whoever is on the way can read and change the data.",
         "RMTHOST there, MGRPORT 7809",
         _remote,
         required=True,
@@ -136,6 +143,9 @@ KEYWORDS = COMMON | params.table(
         "RMTTRAIL ./dirdat/rt",
         _trail,
         required=True,
+    ),
+    crypting.keyword(
+        "Have the remote trail's files encrypted there; blocks travel inside TLS, without this encryption"
     ),
     Keyword(
         "PASSTHRU",
@@ -170,8 +180,8 @@ KEYWORDS = COMMON | params.table(
     Keyword(
         "WINDOW",
         "megabytes",
-        "Bytes sent and not yet acknowledged as synced, at most; 32 if not given. A far link needs its rate times its "
-        "round trip.",
+        "Bytes sent and not yet acknowledged as synced, at most; 32 if not given. A far link needs its rate times "
+        "its round trip.",
         "WINDOW 32",
         params.number(1, 1024),
     ),

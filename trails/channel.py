@@ -1,23 +1,30 @@
-"""A wire session on a non-blocking socket; pump and Collector both have one.
+"""A wire session on a non-blocking socket, plain or TLS; pump and Collector both have one.
 
 Rule: nothing here waits. `fileno()` is an epoll descriptor: readable when there is something to do, be it that bytes
 came or that queued bytes can go out, so an owner needs one descriptor for both. PINGs are sent and answered here; the
 owner sees the other messages only. After a failed send the peer's last words are still read: a refusal often comes
-before the reset.
+before the reset. On a TLS socket a handshake that is not yet done is done by the first reads and writes; bytes that TLS
+holds decrypted wake nobody, so a read goes on until there are none.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+import ssl
 from collections import deque
+from dataclasses import astuple, dataclass
 
-from trails import wire
+from trails import tls, wire
 from trails.errors import AwayError, GateError, ProtocolError, VersionError
 from trails.wire import NEED_DATA, Buffer, Session, Side, State, Type
 
 MAX_PIECES = 64
 RECEIVE_BUDGET = 8 << 20
+# Small pieces are joined up to this for TLS: each write is a record and a system call of its own.
+TLS_JOIN = 16 << 10
+# A peer that sends PINGs and reads nothing must not make us hoard PONGs: any byte under way is a sign of life too.
+PONG_UNSENT = 64 << 10
 
 
 class Heartbeat:
@@ -50,6 +57,26 @@ class Heartbeat:
         return max(0.0, min(self._next, self._heard + self.dead) - now)
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What went over a socket: bytes, messages, and the calls of send and recv that moved any."""
+
+    bytes_out: int = 0
+    bytes_in: int = 0
+    messages_out: int = 0
+    messages_in: int = 0
+    sends: int = 0
+    receives: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        """Both together."""
+        return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def minus(self, other: Traffic) -> Traffic:
+        """What came since `other`."""
+        return Traffic(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
 class Channel:
     """One session's socket, its unsent bytes and its heartbeat. `peer` names the other end in messages."""
 
@@ -67,6 +94,10 @@ class Channel:
         self._epoll = select.epoll()
         self._epoll.register(sock, select.EPOLLIN)
         self._armed = False
+        self._bytes_out = self._bytes_in = self._messages_out = self._messages_in = self._sends = self._receives = 0
+        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
+        self._held: bytes | memoryview | None = None  # what TLS asked to be given again, unchanged
+        self._read_wants_write = False
 
     def fileno(self) -> int:
         """Readable when receive() or flush() has something to do."""
@@ -82,6 +113,21 @@ class Channel:
         """Who is at the other end."""
         return self._peer
 
+    @property
+    def traffic(self) -> Traffic:
+        """Everything so far, PINGs and PONGs too; before TLS."""
+        return Traffic(
+            self._bytes_out, self._bytes_in, self._messages_out, self._messages_in, self._sends, self._receives
+        )
+
+    def ends(self) -> tuple[str, str, bool]:
+        """Our address and the peer's, as host:port, and whether the link is TLS; empty once it is broken."""
+        try:
+            local, remote = self._sock.getsockname()[:2], self._sock.getpeername()[:2]
+        except OSError:
+            return "", "", self._tls is not None
+        return f"{local[0]}:{local[1]}", f"{remote[0]}:{remote[1]}", self._tls is not None
+
     def live_by(self, dead: float, now: float) -> None:
         """Take another dead time from now on."""
         self._heart = Heartbeat(dead, now)
@@ -95,6 +141,7 @@ class Channel:
     def send(self, message: wire.Message) -> None:
         """Queue a message and send what can be sent at once."""
         idle = not self._unsent
+        self._messages_out += 1
         for piece in self._session.send(message):
             if len(piece):
                 self._unsent.append(_view(piece))
@@ -107,18 +154,36 @@ class Channel:
         while self._unsent and not self._broken:
             try:
                 pieces = [self._unsent[i] for i in range(min(len(self._unsent), MAX_PIECES))]
-                self._sent(self._sock.sendmsg(pieces, (), socket.MSG_NOSIGNAL))
-            except BlockingIOError:
+                self._sent(
+                    self._sock.sendmsg(pieces, (), socket.MSG_NOSIGNAL)
+                    if self._tls is None
+                    else self._send_tls(self._tls, pieces)
+                )
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 break
             except OSError:
                 self._broken = True
         if self._broken:
             self._unsent.clear()
             self.unsent = 0
-        self._arm(bool(self._unsent))
+        self._arm(bool(self._unsent) or self._read_wants_write)
+
+    def _send_tls(self, sock: ssl.SSLSocket, pieces: list[memoryview]) -> int:
+        """Write the first piece, or several small ones joined. TLS takes all of it, or wants the very same again."""
+        if self._held is None:
+            count, size = 0, 0
+            while count < len(pieces) and size + len(pieces[count]) <= TLS_JOIN:
+                size += len(pieces[count])
+                count += 1
+            self._held = b"".join(pieces[:count]) if count > 1 else pieces[0]
+        sent = sock.send(self._held)
+        self._held = None
+        return sent
 
     def _sent(self, count: int) -> None:
         self.unsent -= count
+        self._bytes_out += count
+        self._sends += 1
         while count:
             first = self._unsent[0]
             if count < len(first):
@@ -144,7 +209,7 @@ class Channel:
             raise self._failed
         events: list[wire.Event] = []
         try:
-            while budget > 0 and (count := self._read()):
+            while (budget > 0 or self._has_decrypted()) and (count := self._read()):
                 budget -= count
                 self._heart.heard(now)
                 self._take(events)
@@ -154,19 +219,28 @@ class Channel:
             self._failed = error
         return events
 
+    def _has_decrypted(self) -> bool:
+        return self._tls is not None and self._tls.pending() > 0
+
     def _read(self) -> int:
         """Bytes read into the session; 0 if none are there, or if the session closed and so did the peer."""
         try:
             count = self._sock.recv_into(self._session.get_buffer())
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             if self._broken and self.state is not State.CLOSED:
                 raise AwayError(f"{self._peer}: the link is lost") from None
+            self._read_wants_write = isinstance(error, ssl.SSLWantWriteError)
+            self._arm(bool(self._unsent) or self._read_wants_write)
             return 0
         except OSError as error:
             if self.state is State.CLOSED:
                 return 0
+            if isinstance(error, ssl.SSLError):
+                raise tls.explain(error, self._peer) from None
             raise AwayError(f"{self._peer}: the link is lost: {error.strerror}") from None
         if count:
+            self._bytes_in += count
+            self._receives += 1
             self._session.received(count)
         elif self.state is not State.CLOSED:
             raise AwayError(f"{self._peer} closed the link")
@@ -175,8 +249,9 @@ class Channel:
     def _take(self, events: list[wire.Event]) -> None:
         try:
             while (event := self._session.next_event()) is not NEED_DATA:
+                self._messages_in += 1
                 if isinstance(event, wire.Ping):
-                    if self.may_send(Type.PONG):
+                    if self.may_send(Type.PONG) and self.unsent < PONG_UNSENT:
                         self.send(wire.Pong(event.number))
                 elif not isinstance(event, wire.Pong):
                     events.append(event)

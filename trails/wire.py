@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Final
 
@@ -27,6 +27,7 @@ MAGIC: Final = b"TGWL"
 SCRATCH_SIZE: Final = 64 << 10
 # Memory for a body follows the bytes that came: a peer must send half of it before it costs more than this.
 FIRST_BODY: Final = 4 << 20
+MAX_TEXT: Final = 1024
 
 FRAME: Final = struct.Struct(">BI")
 PLACE: Final = struct.Struct(">IQ")
@@ -163,6 +164,7 @@ class Hello:
     start: Position | None
     megabytes: int
     dead: int
+    encrypt: bool = False
     type: ClassVar[Type] = Type.HELLO
 
     @property
@@ -188,6 +190,7 @@ class Welcome:
     open: bool
     alter: int
     position: Position
+    now_us: int = 0
     type: ClassVar[Type] = Type.WELCOME
 
 
@@ -264,6 +267,8 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "origin": (list,),
     "open": (bool,),
     "position": (list,),
+    "encrypt": (bool,),
+    "now_us": (int,),
 }
 
 
@@ -282,7 +287,9 @@ def _unpack_map(kind: type[Hello | Welcome], body: Buffer) -> dict[str, Any]:
         raise ProtocolError(f"{kind.type.name}: expected a msgpack map, found {error!r}") from None
     if not isinstance(plain, dict):
         raise ProtocolError(f"{kind.type.name}: expected a msgpack map, found {type(plain).__name__}")
-    return {field.name: _checked(kind.type, field.name, plain) for field in fields(kind)}
+    # what an older peer does not send has the value that the message's class gives
+    names = [field.name for field in fields(kind) if field.name in plain or field.default is MISSING]
+    return {name: _checked(kind.type, name, plain) for name in names}
 
 
 def _checked(kind: Type, name: str, plain: dict[Any, Any]) -> Any:
@@ -298,6 +305,8 @@ def _checked(kind: Type, name: str, plain: dict[Any, Any]) -> Any:
         raise ProtocolError(f"{kind.name}: key {name!r}: expected text keys and values")
     if isinstance(value, int) and not 0 <= value < 1 << 63:
         raise ProtocolError(f"{kind.name}: key {name!r}: {value} is out of range")
+    if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
+        raise ProtocolError(f"{kind.name}: key {name!r}: expected at most {MAX_TEXT} printable characters")
     if isinstance(value, bytes) and len(value) != 16:
         raise ProtocolError(f"{kind.name}: key {name!r}: expected 16 bytes, found {len(value)}")
     return value
@@ -344,19 +353,24 @@ def _read_block(body: bytearray) -> Event:
 
 
 def _read_ack(body: bytearray) -> Event:
-    if len(body) != 2 * PLACE.size:
-        raise ProtocolError(f"ACK: expected {2 * PLACE.size} bytes, found {len(body)}")
+    _sized("ACK", body, 2 * PLACE.size)
     return Ack(Position(*PLACE.unpack_from(body)), Position(*PLACE.unpack_from(body, PLACE.size)))
 
 
 def _read_number(body: bytearray) -> int:
-    if len(body) != NUMBER.size:
-        raise ProtocolError(f"PING or PONG: expected {NUMBER.size} bytes, found {len(body)}")
+    _sized("PING or PONG", body, NUMBER.size)
     return int(NUMBER.unpack(body)[0])
 
 
+def _sized(name: str, body: bytearray, size: int) -> None:
+    if len(body) != size:
+        raise ProtocolError(f"{name}: expected {size} bytes, found {len(body)}")
+
+
 def _read_text(body: Buffer) -> str:
-    return bytes(body).decode("utf-8", "replace")
+    """A text for people: it goes into logs, where no line of a peer's making may look like one of ours."""
+    text = bytes(body).decode("utf-8", "replace")
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 
 def _read_refuse(body: bytearray) -> Event:
@@ -377,11 +391,6 @@ _READERS: Final[dict[Type, Callable[[bytearray], Event]]] = {
 }
 
 
-def _text(text: str, limit: int) -> bytes:
-    """UTF-8, cut to the limit: a message to a person never fails for its length."""
-    return text.encode("utf-8", "replace")[:limit]
-
-
 def _body(message: Message) -> list[Buffer]:
     """The message's body in pieces, so that a payload is never copied to be sent."""
     match message:
@@ -394,9 +403,9 @@ def _body(message: Message) -> list[Buffer]:
         case Ping() | Pong():
             return [NUMBER.pack(message.number)]
         case Bye():
-            return [_text(message.text, LIMITS[Type.BYE])]
+            return [message.text.encode("utf-8", "replace")[: LIMITS[Type.BYE]]]  # a text never fails for its length
         case Refuse():
-            return [bytes([message.permanent]) + _text(message.text, LIMITS[Type.REFUSE] - 1)]
+            return [bytes([message.permanent]) + message.text.encode("utf-8", "replace")[: LIMITS[Type.REFUSE] - 1]]
         case Hello():
             return [GREETING.pack(MAGIC, VERSION) + _pack_map(message)]
         case Welcome():
@@ -422,8 +431,6 @@ class Session:
         self._sent_end = START  # pump: end of the last block sent; Collector: of the last one received
         self._acked = START
         self._death = ""
-
-    # receiving
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong. Take every event first: only then is there surely room."""
@@ -542,11 +549,7 @@ class Session:
                 self._acked = event.origin
             case Welcome():
                 self._sent_end = self._acked = event.origin
-            case _:
-                pass
         self.state = State.FOREIGN if isinstance(event, Foreign) else new
-
-    # sending
 
     def send(self, message: Message) -> list[Buffer]:
         """The bytes of `message`, in pieces to be written one after the other.
@@ -578,8 +581,6 @@ class Session:
     def may_send(self, kind: Type) -> bool:
         """Whether the table allows to send this message now."""
         return (self.state, kind) in SENDS[self.side]
-
-    # the end
 
     def _alive(self) -> None:
         if self.state is State.DEAD:

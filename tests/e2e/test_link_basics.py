@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tests.support.ddl_trail import SCRIPT, read_ddl_trail, write_ddl_trail
-from tests.support.link import LinkBench, Source
+from tests.support.link import LinkBench, Source, wait_until
 from trails.ddl import DdlChange
 
 pytestmark = pytest.mark.e2e
@@ -62,3 +62,40 @@ def test_a_filtering_pump_passes_schema_changes_of_the_tables_it_passes(tmp_path
         assert [item[1] for item in found if not isinstance(item, DdlChange)] == ["1", "2", "3"]
         counted = {row["from"]: (row["inserts"], row["ddls"]) for row in bench.ask("STATS")["tables"]}
         assert counted == {"sales.orders": (3, 2), "sales.old orders": (0, 2)}
+
+
+def test_tcp_statistics_tell_what_went_over_the_link(bench):
+    """GETTCPSTATS: bytes, messages, compression, waits; RESETTCPSTATS begins anew; what a pump can't do is refused."""
+    Source(bench.fs, bench.local, seed=9).mixed(40)
+    bench.start()
+    bench.drain()
+    found = bench.ask("GETTCPSTATS")
+    assert found["sessions"] == 1
+    assert found["messages_out"] > found["blocks"] > 20
+    assert found["acknowledged"] == found["blocks"]
+    assert found["raw_bytes"] > found["stored_bytes"] > 0
+    assert found["bytes_out"] > found["stored_bytes"]
+    assert found["bytes_in"] > 0
+    assert found["ack_wait_us"] > 0
+    assert found["remote"].startswith("127.0.0.1:")
+    assert bench.ask("RESETTCPSTATS")["ok"]
+    again = bench.ask("GETTCPSTATS")
+    assert (again["blocks"], again["sessions"]) == (0, 0)
+    refused = bench.ask("SHOWTRANS")["error"]
+    assert "a pump knows no request SHOWTRANS. It knows FORCESTOP, GETLAG, GETPARAMINFO, GETTCPSTATS," in refused
+
+
+def test_rollover_begins_a_new_remote_file_and_loses_nothing(bench):
+    """SEND ..., ROLLOVER with blocks in flight: all are acknowledged first, then the next session writes a new file."""
+    source = Source(bench.fs, bench.local, seed=10)
+    source.mixed(30)
+    bench.start()
+    bench.drain()
+    before = bench.ask("STATUS")["write"][0]["seqno"]
+    source.mixed(30)
+    assert bench.ask("ROLLOVER")["ok"]
+    wait_until(lambda: bench.ask("STATUS")["write"][0]["seqno"] > before)
+    bench.drain()
+    assert bench.ask("GETTCPSTATS")["sessions"] == 2
+    assert bench.assert_equal() > 60
+    assert "closed the link" not in bench.log()

@@ -1,4 +1,4 @@
-"""The pump with the real Manager: Collectors on demand, a stopped one replaced, a Manager killed and started again."""
+"""The pump with the real Manager, over TLS: Collectors on demand, a stopped one replaced, a Manager killed and back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.link import LinkBench, Source, end, wait_until
+from tests.support.secure import certify, without_certificates
 from trails.runtime.registration import TrailReg
 from trails.runtime.status import lock_holder
 
@@ -28,7 +29,8 @@ def bench(tmp_path):
         port = free.getsockname()[1]
     Path(made.far.prm("mgr")).write_text(f"PORT {port}\nDYNAMICPORTLIST {port + 1}-{port + 40}\n")
     prm = Path(made.near.prm("PMP1"))
-    prm.write_text(prm.read_text().replace(str(made.manager.port), str(port)))
+    prm.write_text(prm.read_text().replace(str(made.manager.port), str(port)).replace(", NOTLS", ""))
+    certify(made.far, made.far, made.near)
     made.real = start_manager(made)
     yield made
     made.close()
@@ -62,7 +64,7 @@ def test_a_trail_named_by_its_whole_path_is_the_same_trail(bench):
     bench.register(trails=(TrailReg(str(bench.remote), "RMTTRAIL"),))
     Source(bench.fs, bench.local, seed=23).mixed(5)
     bench.start()
-    bench.drain(10)
+    bench.drain()
     assert bench.assert_equal() > 5
 
 
@@ -78,8 +80,29 @@ def test_a_killed_manager_does_not_disturb_the_session(bench):
     bench.drain()
     os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
     source.mixed(10)
-    wait_until(lambda: "can't be reached" in bench.log(), 10)
+    wait_until(lambda: "can't be reached" in bench.log())
     time.sleep(0.2)
     bench.real = start_manager(bench)
     bench.drain()
     assert bench.assert_equal() > 30
+
+
+def test_a_renewal_while_it_runs_and_a_home_without_certificates(bench):
+    """The session goes on, the next connection takes the new certificate; a pump without one does not start."""
+    source = Source(bench.fs, bench.local, seed=23)
+    source.mixed(10)
+    bench.start()
+    bench.drain()
+    certify(bench.far, bench.far, bench.near)
+    os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
+    source.mixed(10)
+    bench.drain()
+    assert bench.assert_equal() > 10
+    assert f"({os.path.basename(bench.near.root)})" in bench.log(), "the log names the pump by its certificate"
+    assert "NOTLS" not in bench.log()
+    assert bench.stop() == 0
+    without_certificates(bench.near)
+    bench.start()
+    code, told = bench.ended(60)
+    assert code == 2
+    assert "CREATE CERTIFICATES" in told + bench.log()

@@ -40,6 +40,10 @@ AUDIT = TableDef("sys", "audit", (Column("at", "text", "text"), Column("raw", "b
 TABLES = (ORDERS, ITEMS, AUDIT)
 
 
+STOP_SECONDS = 60.0
+"""A loaded machine may need as long for an end in order."""
+
+
 def wait_until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
     """The condition's first true value; an AssertionError if it stays false. A loaded machine may need a minute."""
     end = time.monotonic() + seconds
@@ -219,6 +223,9 @@ class MiniManager:
         self.via: Callable[[int], int] = lambda port: port
         self.asked = 0
         self.away = False
+        self.silent = False
+        self.held: list[socket.socket] = []
+        """Connections that are taken and never answered, while `silent`."""
         self.kill_first = True
         self.started: list[subprocess.Popen[bytes]] = []
         self.command = [sys.executable, "-P", "-m", "collector"]
@@ -239,7 +246,9 @@ class MiniManager:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(5)
+        self._thread.join(60)
+        for sock in self.held:
+            sock.close()
         for process in self.started:
             end(process)
 
@@ -249,6 +258,9 @@ class MiniManager:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            if self.silent:
+                self.held.append(sock)
+                continue
             with sock, contextlib.suppress(OSError, ValueError):
                 if self.away:
                     continue
@@ -264,7 +276,7 @@ class MiniManager:
         reader, writer = os.pipe()
         arguments = [
             "--home", self.home.root, "--trail", request["trail"], "--ports", "0", "--bind", "127.0.0.1",
-            "--ready-fd", str(writer), "--patience", str(self.patience),
+            "--ready-fd", str(writer), "--patience", str(self.patience), "--notls",
         ]  # fmt: skip
         self.started.append(subprocess.Popen([*self.command, *arguments], pass_fds=[writer]))
         os.close(writer)
@@ -287,7 +299,7 @@ def end(process: subprocess.Popen[bytes], gently: float = 0.0) -> None:
     process.kill()
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGCONT)
-    process.wait(5)
+    process.wait(60)
 
 
 class LinkBench:
@@ -306,7 +318,8 @@ class LinkBench:
         self.megabytes = megabytes
         self.register()
         text = (
-            f"EXTRACT PMP1\nRMTHOST 127.0.0.1, MGRPORT {self.manager.port}, TIMEOUT {timeout}\nRMTTRAIL ./dirdat/rt\n"
+            f"EXTRACT PMP1\nRMTHOST 127.0.0.1, MGRPORT {self.manager.port}, TIMEOUT {timeout}, NOTLS\n"
+            "RMTTRAIL ./dirdat/rt\n"
         )
         text += f"RETRYDELAY 1\nRETRYSECS {retry}\nCHECKPOINTSECS 1\n{parameters}\n"
         Path(self.near.prm("PMP1")).write_text(text)
@@ -335,9 +348,9 @@ class LinkBench:
         """STOP PMP1; its exit code."""
         assert self.pump is not None
         self.pump.terminate()
-        return self.pump.wait(15)
+        return self.pump.wait(STOP_SECONDS)
 
-    def ended(self, seconds: float = 20) -> tuple[int, str]:
+    def ended(self, seconds: float = 60) -> tuple[int, str]:
         """Wait for the pump's end: (exit code, what it said on stderr)."""
         assert self.pump is not None
         code = self.pump.wait(seconds)
@@ -353,7 +366,7 @@ class LinkBench:
             return bool(self.ask("LOGEND")["logend"])
         return False
 
-    def drain(self, seconds: float = 30) -> None:
+    def drain(self, seconds: float = 60) -> None:
         """Wait for that."""
         try:
             wait_until(self.drained, seconds, "the pump at the end of its trail")

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from collector.collector import Collector
+from collector.door import Door
 from collector.params import CollectorParams, parse_ports
 from collector.server import Server, listen, tell_ready
 from tests.support.link import Source, wait_until
@@ -105,7 +106,7 @@ def served():
 
     def run() -> None:
         try:
-            Server(collector, listener, log, stop, 20.0).run()
+            Server(collector, Door(listener, log), log, stop, 20.0).run()
         except BaseException as error:  # noqa: BLE001  -- looked at by the test
             errors.append(error)
 
@@ -114,7 +115,7 @@ def served():
     thread.start()
     yield port, log, errors, thread
     stop.requested = True
-    thread.join(15)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -141,7 +142,7 @@ def test_strangers_do_not_end_the_collector(served):
         welcome = talk(sock, Session(Side.PUMP), HELLO)
         assert isinstance(welcome, wire.Welcome)
         assert welcome.origin == Position(0, 0)
-    wait_until(lambda: any("closed the link" in line for line in log.lines), 5)
+    wait_until(lambda: any("closed the link" in line for line in log.lines))
 
 
 def test_another_version_is_refused_with_both_numbers(served):
@@ -156,7 +157,7 @@ def test_another_version_is_refused_with_both_numbers(served):
         assert refuse.permanent
         assert "version 9" in refuse.text
         assert "speaks 1" in refuse.text
-    thread.join(5)
+    thread.join(60)
     assert isinstance(errors[0], OperatorError)
 
 
@@ -167,7 +168,7 @@ def test_a_silent_pump_ends_the_session_within_the_bound(served):
         session = Session(Side.PUMP)
         assert isinstance(talk(sock, session, HELLO), wire.Welcome)
         assert isinstance(talk(sock, session), wire.Ping)
-        thread.join(3)
+        thread.join(60)
         assert not thread.is_alive()
     assert not errors
     assert any("nothing was heard for 0.6 seconds" in line for line in log.lines)
@@ -183,5 +184,5 @@ def test_a_goodbye_is_answered(served):
         if not isinstance(session.next_event(), wire.Bye):
             talk(sock, session)
         assert session.state is State.CLOSED
-    thread.join(5)
+    thread.join(60)
     assert not errors

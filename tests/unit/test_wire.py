@@ -239,6 +239,36 @@ def test_unknown_keys_of_a_greeting_are_ignored():
     assert list(Session(Side.COLLECTOR).receive(FRAME.pack(Type.HELLO, len(packed)) + packed)) == [HELLO]
 
 
+def test_a_peer_of_before_sends_fewer_keys():
+    """`encrypt` and `now_us` came later: without them nothing is encrypted, and the clocks are not compared."""
+    ends = pair()
+    for side, message, key in ((Side.PUMP, HELLO, b"\xa7encrypt\xc2"), (Side.COLLECTOR, WELCOME, b"\xa6now_us\x00")):
+        data = bytearray(bytes_of(ends[side], message))
+        at = data.index(key)
+        del data[at : at + len(key)]
+        data[1:5] = (len(data) - FRAME.size).to_bytes(4, "big")
+        # one pair fewer in the msgpack map: its first byte stands behind magic and version, or version alone
+        data[FRAME.size + (6 if side is Side.PUMP else 2)] -= 1
+        assert list(ends[other(side)].receive(data)) == [message]
+
+
+@pytest.mark.parametrize("text", ["a\nERROR", "a\x1b[2J", "x" * 2000, "\u202e"])
+def test_a_greeting_can_not_write_lines_of_its_own_into_a_log(text):
+    """Group, host and trail go there: printable, and no longer than a line."""
+    for key in ("group", "host", "trail", "home"):
+        ends = pair()
+        data = bytes_of(ends[Side.PUMP], replace(HELLO, **{key: text}))
+        with pytest.raises(ProtocolError, match=f"'{key}': expected at most 1024 printable"):
+            list(ends[Side.COLLECTOR].receive(data))
+
+
+def test_last_words_are_cleaned_before_a_person_sees_them():
+    """A refusal's control characters are no terminal's commands."""
+    ends = greeted()
+    data = bytes_of(ends[Side.COLLECTOR], wire.Refuse(True, "disk\x1b[31m full\r\nsecond line"))
+    assert list(ends[Side.PUMP].receive(data)) == [wire.Refuse(True, "disk?[31m full?\nsecond line")]
+
+
 @pytest.mark.parametrize(("start", "end"), [((1, 4095), (1, 4202)), ((1, 5000), (1, 4999)), ((0, 9999), (0, 10_000))])
 def test_places_never_go_back(start, end):
     """A block that starts before WELCOME's origin, or ends before it starts, is refused at both ends."""

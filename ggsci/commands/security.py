@@ -1,0 +1,66 @@
+"""Commands on secrets: certificates of the link, master keys, the credential store."""
+
+from __future__ import annotations
+
+from ggsci.commands.row import SECURITY, row
+from ggsci.grammar import Kind, Option
+
+_PEER = (Option("PEER", Kind.FILE), Option("HOSTS", Kind.TEXT), Option("DAYS", Kind.NUMBER))
+_PEER_NOTE = (
+    "PEER is the folder of another home on this machine, or any folder whose files somebody then takes to dircrd/tls "
+    "of a home elsewhere. HOSTS are names and addresses under which RMTHOST names that home, without PEER this one; "
+    "localhost, 127.0.0.1, ::1 and, for homes here, this machine's name are always among them. DAYS is how long the "
+    "certificate is valid: 730 if not given. "
+)
+
+ROWS = (
+    row(SECURITY, "CREATE CERTIFICATES", "certificates:create", None,
+         "Make certificates for the link between pumps, Managers and Collectors: for this home, with PEER for another.",
+         "CREATE CERTIFICATES, PEER /gate/target ; CREATE CERTIFICATES, PEER ./for-there, HOSTS 'there 10.0.0.2' ; "
+         "CREATE CERTIFICATES, HOSTS 'here here.example'",
+         *_PEER,
+         notes=_PEER_NOTE + "The private CA is made with the first one; its key stays in dircrd/tls/ca.key here."),
+    row(SECURITY, "RENEW CERTIFICATES", "certificates:renew", None,
+         "Make a certificate anew before it ends, for the same key and, unless HOSTS is given, the same names.",
+         "RENEW CERTIFICATES ; RENEW CERTIFICATES, PEER /gate/target ; RENEW CERTIFICATES, PEER ./for-there, DAYS 365",
+         *_PEER,
+         notes=_PEER_NOTE + "A folder needs no key for it: home.crt of the peer is enough. What runs takes the new one "
+         "at its next connection."),
+    row(SECURITY, "INFO CERTIFICATES", "certificates:info", None,
+         "Show this home's certificates: subject, names, fingerprint and end; the last 30 days are warned of.",
+         "INFO CERTIFICATES", lists=True),
+    row(SECURITY, "ADD MASTERKEY", "masterkeys:add", None,
+         "Make this home's wallet with its first master key, for trails with ENCRYPTTRAIL.", "ADD MASTERKEY",
+         notes="It is kept in dirwlt. Keep a copy elsewhere: without it encrypted trails can't be read."),
+    row(SECURITY, "RENEW MASTERKEY", "masterkeys:renew", None,
+         "Make a new version of the master key. Trail files begun from now on are encrypted under it.",
+         "RENEW MASTERKEY",
+         notes="Older versions stay for the files that need them. Nothing is to be restarted."),
+    row(SECURITY, "INFO MASTERKEY", "masterkeys:info", None,
+         "Show the versions of the master key, and how many trail files in dirdat need each.", "INFO MASTERKEY",
+         lists=True),
+    row(SECURITY, "DELETE MASTERKEY", "masterkeys:delete", None,
+         "Delete a version that no trail file in dirdat needs. Asks first, unless the command ends with `!`.",
+         "DELETE MASTERKEY VERSION 1!", Option("VERSION", Kind.NUMBER, needed=True),
+         notes="The current version can't be deleted, nor one that was replaced less than a minute ago."),
+    row(SECURITY, "ADD CREDENTIALSTORE", "credentials:add", None,
+         "Make an empty credential store, for USERIDALIAS.", "ADD CREDENTIALSTORE",
+         notes="It is kept encrypted in dircrd, its key in a file beside it that only this user can read."),
+    row(SECURITY, "ALTER CREDENTIALSTORE", "credentials:alter", None,
+         "Add an alias for a user and password to the credential store, replace it, or delete it.",
+         "ALTER CREDENTIALSTORE ADD USER gate ALIAS capture ; "
+         "ALTER CREDENTIALSTORE REPLACE USER gate PASSWORD 'secret' ALIAS capture DOMAIN prod ; "
+         "ALTER CREDENTIALSTORE DELETE ALIAS capture",
+         Option("ADD", choice="action", needed=True), Option("REPLACE", choice="action"),
+         Option("DELETE", choice="action"), Option("USER", Kind.WORD), Option("PASSWORD", Kind.TEXT, secret=True),
+         Option("ALIAS", Kind.WORD), Option("DOMAIN", Kind.WORD),
+         notes="A missing password is asked for without an echo. Without ALIAS it is the user; without DOMAIN it is "
+         "Trailgate. A user may go on @host:port/database, for DBLOGIN USERIDALIAS without a URL. A running group "
+         "takes a new password at its next START."),
+    row(SECURITY, "INFO CREDENTIALSTORE", "credentials:info", None,
+         "Show the aliases of the credential store and their users.",
+         "INFO CREDENTIALSTORE ; INFO CREDENTIALSTORE, DOMAIN prod", Option("DOMAIN", Kind.WORD), lists=True),
+    row(SECURITY, "DELETE CREDENTIALSTORE", "credentials:delete", None,
+         "Delete the credential store and its key. Asks first, unless the command ends with `!`.",
+         "DELETE CREDENTIALSTORE!"),
+)  # fmt: skip

@@ -1,0 +1,236 @@
+"""ACCESSRULE, the limits of the Manager's and the Collector's door, and what a log hears of strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import time
+
+import pytest
+
+from collector import door as collector_door
+from collector.server import listen
+from ggsci import access, manager_door
+from ggsci.manager_params import ManagerParams
+from tests.support.homes import make_home
+from tests.support.link import wait_until
+from tests.support.secure import Listening
+from trails import wire
+from trails.runtime.limits import MAX_KEYS, Muffler, Rates
+from trails.runtime.params import ParamErrors, parse_text
+from trails.wire import Session, Side
+
+HELLO = wire.Hello("a" * 32, "PMP1", "here", "./dirdat/rt", b"\1" * 16, {}, 0, None, 100, 600)
+
+
+def rules(text: str) -> tuple[access.AccessRule, ...]:
+    """What mgr.prm's rules mean."""
+    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm").access_rules
+
+
+TEN = "ACCESSRULE, PROG COLLECTOR, IPADDR 10.*, ALLOW"
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "denied"),
+    [
+        ("", ["127.0.0.1", "10.1.2.3", "fe80::1%eth0"], []),
+        (TEN, ["10.9.9.9", "127.0.0.1", "::1", "::ffff:10.0.0.1"], ["11.0.0.1", "fe80::1"]),
+        ("ACCESSRULE, PROG *, IPADDR 10.1.0.0/16, DENY\n" + TEN, ["10.2.0.1"], ["10.1.255.1", "192.168.0.1"]),
+        (TEN + "\nACCESSRULE, PROG *, IPADDR 10.1.*, DENY, PRI 1", ["10.2.0.1"], ["10.1.255.1"]),
+        ("ACCESSRULE, PROG *, IPADDR *, DENY", [], ["127.0.0.1", "10.0.0.1", "::1"]),
+        ("ACCESSRULE IPADDR 10.0.0.5 ALLOW", ["10.0.0.5"], ["10.0.0.6"]),
+        ("ACCESSRULE, IPADDR fd00::/8, ALLOW", ["fd12::1"], ["fe80::1", "10.0.0.1"]),
+        ("ACCESSRULE, PROG SERVER, IPADDR 10.1.*.*, ALLOW", ["10.1.0.1"], ["10.2.0.1"]),
+    ],
+)
+def test_the_first_rule_that_matches_decides(text, allowed, denied):
+    """By priority, then in the file's order; loopback stays allowed unless denied; no rule, no limit."""
+    for one in allowed:
+        assert access.why_denied(rules(text), access.address_of(one)) == "", one
+    for one in denied:
+        assert "ACCESSRULE" in access.why_denied(rules(text), access.address_of(one)), one
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ACCESSRULE, PROG *, IPADDR 10.*", "ALLOW . DENY"),
+        ("ACCESSRULE, PROG *, IPADDR 10.*, ALLOW, DENY", "ALLOW . DENY"),
+        ("ACCESSRULE, PROG *, ALLOW", "IPADDR"),
+        ("ACCESSRULE, PROG GGSCI, IPADDR *, ALLOW", "PROG COLLECTOR or PROG"),
+        ("ACCESSRULE, PROG *, IPADDR 10.*.1, ALLOW", "stars only at the end"),
+        ("ACCESSRULE, PROG *, IPADDR 10.0.0.1/16, ALLOW", "has host bits set"),
+        ("ACCESSRULE, PROG *, IPADDR there, ALLOW", "10.1.0.0/16"),
+        ("ACCESSRULE, PROG *, IPADDR *, ALLOW, PRI 100", "from 1 to 99"),
+        ("ACCESSRULE, PROG *, IPADDR *, ALLOW, PRI", "PRI n"),
+        ("ACCESSRULE, PROG *, PROG *, IPADDR *, ALLOW", "PRI n"),
+    ],
+)
+def test_a_wrong_rule_is_refused(text, told):
+    """A rule that would not do what it seems to say never starts a Manager."""
+    with pytest.raises(ParamErrors, match=told):
+        rules(text)
+
+
+def test_rates_are_bounded_in_time_and_in_keys():
+    """A burst, then the long run; how many were turned away is told with the next; memory has a bound."""
+    rates = Rates(2.0, 3)
+    assert [rates.take("a", 0.0) for _ in range(5)] == [0, 0, 0, None, None]
+    assert rates.take("b", 0.0) == 0
+    assert rates.take("a", 0.5) == 2
+    assert rates.take("a", 0.5) is None
+    assert rates.take("a", 100.0) == 1
+    for number in range(3 * MAX_KEYS):
+        rates.take(str(number), 100.0)
+    assert len(rates._buckets) == MAX_KEYS
+    muffler = Muffler(burst=1)
+    assert muffler.text("a", "x", 0.0) == "x"
+    assert muffler.text("a", "x", 1.0) is None
+    assert muffler.text("a", "x", 61.0) == "x (1 alike before it were not logged)"
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path / "home")
+
+
+def served(manager) -> bool:
+    """Whether the Manager answers a PING in plain text."""
+    with socket.create_connection(("127.0.0.1", manager.port)) as link:
+        link.settimeout(60)
+        try:
+            link.sendall(b'{"trailgate": 1, "verb": "PING"}\n')
+            return bool(json.loads(link.makefile("rb").readline() or b"{}").get("ok"))
+        except ConnectionError:
+            return False
+
+
+def test_a_denied_address_hears_why(home):
+    """Before any handshake, and the log names address and rule."""
+    manager = Listening(home, "ACCESSRULE, PROG *, IPADDR 127.0.0.1, DENY\n")
+    try:
+        with socket.create_connection(("127.0.0.1", manager.port)) as link:
+            link.sendall(b"\x16\x03\x01")
+            answer = json.loads(link.makefile("rb").readline())
+        assert answer["permanent"] is True
+        assert answer["error"] == "127.0.0.1 is denied by ACCESSRULE"
+        assert "IPADDR 127.0.0.1, DENY denies 127.0.0.1" in manager.log()
+    finally:
+        manager.close()
+
+
+def test_silent_strangers_of_one_address_do_not_fill_the_manager(home, monkeypatch):
+    """So many of one address at once, no more; when they are gone the address is served again."""
+    monkeypatch.setattr(manager_door, "MAX_PER_ADDRESS", 4)
+    manager = Listening(home, "NOTLS")
+    try:
+        links = [socket.create_connection(("127.0.0.1", manager.port)) for _ in range(4)]
+        wait_until(lambda: len(manager.collectors._door._visitors) == 4)
+        assert not served(manager)
+        for link in links:
+            link.close()
+        wait_until(lambda: served(manager))
+        assert "asks too often or too much at once" in manager.log()
+    finally:
+        manager.close()
+
+
+def test_requests_come_at_a_bounded_rate_and_are_logged_a_few_times(home, monkeypatch):
+    """A pump gone wild costs a closed connection each, and some log lines in all."""
+    monkeypatch.setattr(manager_door, "BURST", 10)
+    monkeypatch.setattr(manager_door, "PER_SECOND", 0.001)
+    manager = Listening(home, "NOTLS")
+    try:
+        assert sum(served(manager) for _ in range(60)) == 10
+        assert manager.log().count("asks too often") == 5
+    finally:
+        manager.close()
+
+
+def test_no_descriptors_left_makes_nobody_spin(home):
+    """EMFILE: the listener is left alone for a moment, said once, and works again afterwards."""
+    manager = Listening(home, "NOTLS")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    link = socket.socket()
+    door = manager.collectors._door
+    try:
+        low = os.dup(link.fileno())
+        os.close(low)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+        link.connect(("127.0.0.1", manager.port))
+        wait_until(lambda: door._pause_until > time.monotonic() and door._listener.fileno() not in door.waits())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        wait_until(lambda: "No pump could be served for a moment" in manager.log())
+        link.sendall(b'{"trailgate": 1, "verb": "PING"}\n')
+        link.settimeout(60)
+        assert b'"ok": true' in link.recv(1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        link.close()
+        manager.close()
+
+
+# --- the Collector's door ---------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """Keeps what was logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def warning(self, code: str, text: str) -> None:
+        self.lines.append(text)
+
+
+def at_the_door(only: str = "", folder: str = "") -> tuple[collector_door.Door, Lines, int]:
+    """A Collector's door, its log, its port."""
+    listener, log = listen("127.0.0.1", (0,)), Lines()
+    return collector_door.Door(listener, log, folder, only), log, listener.getsockname()[1]  # type: ignore[arg-type]
+
+
+def test_a_collector_serves_the_address_that_asked_for_it():
+    """Another one is dropped before it can say anything."""
+    door, log, port = at_the_door(only="10.0.0.1")
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        wait_until(lambda: door.step() or log.lines)
+        assert link.recv(1) == b""
+    assert "10.0.0.1 asked for this Collector" in log.lines[0]
+    door.close()
+
+
+def test_silent_callers_do_not_keep_the_pump_waiting():
+    """Seven who say nothing, and then the pump: it is heard at once, the others are let go."""
+    door, _, port = at_the_door(only="127.0.0.1")
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(7)]
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        link.sendall(b"".join(map(bytes, Session(Side.PUMP).send(HELLO))))
+        channel, event = wait_until(door.step)
+        assert event == HELLO
+        channel.close()
+    for one in silent:
+        assert one.recv(1) == b""
+        one.close()
+    door.close()
+
+
+def test_the_wrong_kind_of_caller_is_told(tmp_path):
+    """TLS at a plain Collector; plain at one that talks TLS, which the pump reads as a refusal."""
+    door, log, port = at_the_door()
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        link.sendall(b"\x16\x03\x01\x00\x05hello")
+        wait_until(lambda: door.step() or log.lines)
+    assert "talks no TLS" in log.lines[0]
+    door.close()
+    door, log, port = at_the_door(folder=str(tmp_path))
+    session = Session(Side.PUMP)
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        link.sendall(b"".join(map(bytes, session.send(HELLO))))
+        wait_until(lambda: door.step() or log.lines)
+        told = list(session.receive(link.recv(10_000)))
+    assert isinstance(told[0], wire.Refuse)
+    assert "talks TLS only" in told[0].text
+    door.close()

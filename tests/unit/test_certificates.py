@@ -1,0 +1,255 @@
+"""CREATE, RENEW and INFO CERTIFICATES: files, names, what is refused, what a crash leaves, and who is warned."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import ssl
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ggsci import certificate_files as files
+from ggsci.certificate_files import Expiry, Facts, Folder
+from tests.support.homes import as_json, bad, good, make_home
+from tests.support.secure import certify, folder
+from trails import tls
+from trails.errors import DamageError
+from trails.fs import RealFs
+from trails.runtime.clock import RealClock
+from trails.runtime.home import Home
+from trails.runtime.report import Log
+
+
+@pytest.fixture
+def homes(tmp_path):
+    return make_home(tmp_path / "a"), make_home(tmp_path / "b")
+
+
+def fits(near: Home, far: Home, host: str = "127.0.0.1") -> bool:
+    """Whether `near` can connect to `far` under that name: a handshake in memory."""
+    to_far, to_near = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = tls.client_context(tls.folder_of(near.root)).wrap_bio(to_near, to_far, server_hostname=host)
+    server = tls.server_context(tls.folder_of(far.root)).wrap_bio(to_far, to_near, server_side=True)
+    for _ in range(4):
+        for end in (client, server):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+    return client.version() == "TLSv1.3" and server.getpeercert() is not None
+
+
+def test_one_command_serves_two_homes(homes):
+    """CA, keys and certificates are there, private, and good for both directions and all of loopback's names."""
+    here, there = homes
+    text = good(here, f"CREATE CERTIFICATES, PEER {there.root}, HOSTS 'there.example 10.0.0.2, fd00::2'")
+    assert text.count("fingerprint") == 2
+    for near, far in ((here, there), (there, here)):
+        for host in ("127.0.0.1", "localhost", "::1"):
+            assert fits(near, far, host)
+    for host in ("there.example", "10.0.0.2", "fd00::2"):
+        assert fits(here, there, host)
+        assert not fits(there, here, host)
+    for home, names in (
+        (here, {"ca.key", "ca.crt", "home.key", "home.crt"}),
+        (there, {"ca.crt", "home.key", "home.crt"}),
+    ):
+        path = tls.folder_of(home.root)
+        assert set(os.listdir(path)) == names
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        assert {stat.S_IMODE(os.stat(os.path.join(path, name)).st_mode) for name in names} == {0o600}
+
+
+def test_they_stand_the_strict_rules_of_others(homes):
+    """openssl verifies the chain under RFC 5280's rules."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    command = [
+        "openssl",
+        "verify",
+        "-x509_strict",
+        "-CAfile",
+        folder(here).file("ca.crt"),
+        folder(there).file("home.crt"),
+    ]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_folder_for_a_home_elsewhere(homes, tmp_path):
+    """What is in it fits a home, once it is copied there; the words say so."""
+    here, there = homes
+    plain = tmp_path / "for-there"
+    text = good(here, f"CREATE CERTIFICATES, PEER {plain}, HOSTS there")
+    assert "Copy ca.crt, home.crt and, the first time, home.key" in text
+    assert "loopback only" in good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'no-hosts'}")
+    shutil.copytree(plain, tls.folder_of(there.root))
+    assert fits(here, there, "there") and fits(there, here)
+
+
+def test_a_renewal_keeps_key_names_and_needs_no_key(homes, tmp_path):
+    """A folder with the peer's home.crt alone is enough; the new one fits the key that stayed there."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}, HOSTS 'there 10.0.0.2', DAYS 20")
+    before = folder(there).facts(tls.CERTIFICATE)
+    old_key = folder(there).read(tls.KEY)
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    shutil.copy(folder(there).file(tls.CERTIFICATE), sent)
+    good(here, f"RENEW CERTIFICATES, PEER {sent}")
+    assert not (sent / "home.key").exists()
+    shutil.copy(sent / "home.crt", folder(there).file(tls.CERTIFICATE))
+    after = folder(there).facts(tls.CERTIFICATE)
+    assert (set(after.names), after.fingerprint == before.fingerprint) == (set(before.names), False)
+    assert after.ends - before.ends > dt.timedelta(days=600)
+    assert folder(there).read(tls.KEY) == old_key
+    assert fits(here, there, "there")
+    good(here, f"RENEW CERTIFICATES, PEER {there.root}, HOSTS other")
+    assert fits(here, there, "other") and not fits(here, there, "there")
+    good(here, "RENEW CERTIFICATES")
+    assert fits(here, there)
+
+
+def test_a_ca_near_its_end_goes_on_with_its_key(homes, monkeypatch):
+    """A renewal that would outlive the CA certifies the CA anew; peers that have only the old one still fit."""
+    here, there = homes
+    monkeypatch.setattr(files, "CA_DAYS", 40)
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}, DAYS 30")
+    old = folder(here).facts(tls.CA)
+    good(here, "RENEW CERTIFICATES, DAYS 200")
+    assert folder(here).facts(tls.CA).ends - old.ends > dt.timedelta(days=100)
+    assert folder(there).facts(tls.CA).fingerprint == old.fingerprint
+    assert fits(there, here) and fits(here, there)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("CREATE CERTIFICATES", "home.crt exists already. RENEW CERTIFICATES"),
+        ("CREATE CERTIFICATES, PEER {there}", "home.crt exists already"),
+        ("CREATE CERTIFICATES, PEER {new}, HOSTS 'a/b'", "found 'a/b'"),
+        ("CREATE CERTIFICATES, PEER {new}, HOSTS '10.0.0.1/8'", "found '10.0.0.1/8'"),
+        ("CREATE CERTIFICATES, PEER {new}, DAYS 0", "DAYS: expected 1 to 3650"),
+        ("RENEW CERTIFICATES, DAYS 5000", "DAYS: expected 1 to 3650"),
+        ("RENEW CERTIFICATES, PEER {new}", "home.crt is missing. CREATE CERTIFICATES"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(homes, tmp_path, line, told):
+    """And nothing is written."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    before = folder(here).read(tls.CERTIFICATE)
+    assert told in bad(here, line.format(there=there.root, new=tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+    assert folder(here).read(tls.CERTIFICATE) == before
+
+
+def test_only_the_home_with_the_cas_key_makes_certificates(homes, tmp_path):
+    """The other one is told where."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    assert "ca.key is missing: the CA's key is kept in the home" in bad(there, "RENEW CERTIFICATES")
+    assert "Give this command there" in bad(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'c'}")
+
+
+class CrashingFs(RealFs):
+    """Ends at the n-th rename or write of a new file."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def _count(self) -> None:
+        self.calls -= 1
+        if self.calls < 0:
+            raise KeyboardInterrupt
+
+    def create(self, path):
+        self._count()
+        return super().create(path)
+
+    def rename(self, source, target):
+        self._count()
+        super().rename(source, target)
+
+
+def test_a_crash_at_any_file_leaves_what_the_same_command_mends(tmp_path):
+    """Before each file and before each of its renames: the command given again ends with two homes that fit."""
+    for calls in range(100):
+        here, there = make_home(tmp_path / f"a{calls}"), make_home(tmp_path / f"b{calls}")
+        crashing = Home(here.root, CrashingFs(calls))
+        try:
+            files.ensure_ca(Folder(crashing, tls.folder_of(here.root)), here.id, 90)
+            for home in (here, there):
+                target = Folder(crashing, tls.folder_of(home.root))
+                files.issue(Folder(crashing, tls.folder_of(here.root)), target, "x", files.ALWAYS, 90)
+        except KeyboardInterrupt:
+            good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+            assert fits(here, there) and fits(there, here), calls
+        else:
+            assert calls == 14
+            return
+    raise AssertionError("the command never came to its end")
+
+
+def test_info_shows_what_there_is(homes):
+    """Nothing at first; then subject, names, fingerprint and end, also as JSON."""
+    here, there = homes
+    assert "no certificates" in good(here, "INFO CERTIFICATES")
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}, HOSTS there, DAYS 29")
+    assert "its key is kept here" in good(here, "INFO CERTIFICATES")
+    shown = good(there, "INFO CERTIFICATES")
+    assert "This home: there" in shown
+    assert "expires in 2" in shown
+    ca, own = as_json(there, "INFO CERTIFICATES")
+    assert (ca["ca"], ca["has_ca_key"], own["ca"]) == (True, False, False)
+    assert {"there", "localhost", "127.0.0.1", "::1"} <= set(own["names"])
+    assert len(own["sha256"]) == 95
+    assert "RENEW CERTIFICATES" in own["warning"]
+
+
+def test_a_damaged_certificate_is_named(homes):
+    """In INFO as everywhere."""
+    here, _ = homes
+    certify(here, here)
+    folder(here).write(tls.CERTIFICATE, b"nonsense")
+    assert "home.crt: expected a PEM certificate" in bad(here, "INFO CERTIFICATES")
+    with pytest.raises(DamageError):
+        folder(here).facts(tls.CERTIFICATE)
+
+
+NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (dt.timedelta(days=31), ""),
+        (dt.timedelta(days=30), ""),
+        (dt.timedelta(days=30, seconds=-1), "expires in 29 days"),
+        (dt.timedelta(hours=3), "expires in 0 days"),
+        (dt.timedelta(0), "expired at 2030-01-01 00:00 UTC"),
+        (dt.timedelta(days=-9), "expired at 2029-12-23"),
+    ],
+)
+def test_the_last_thirty_days_are_warned_of(ends, told):
+    """To the second."""
+    found = Facts("x", "s", (), "", NOW, NOW + ends).warning(NOW)
+    assert (told in found) if told else not found
+
+
+def test_the_manager_warns_at_its_start_and_each_day(homes):
+    """In ggserr.log, one line a certificate; a damaged one is named and ends nobody."""
+    here, _ = homes
+    certify(here, here, days=5)
+    watch = Expiry(here, Log(here, "Trailgate Manager", "mgr.prm", RealClock()))
+    for now in (0.0, 1.0, files.CHECK_SECONDS - 1):
+        watch.look(now)
+    assert Path(here.ggserr).read_text().count("home.crt expires in 4 days") == 1
+    folder(here).write(tls.CERTIFICATE, b"nonsense")
+    watch.look(files.CHECK_SECONDS)
+    assert "expected a PEM certificate" in Path(here.ggserr).read_text()

@@ -1,0 +1,62 @@
+"""Limits for what listens: how often one key (an address) may do something, and how much is said about it.
+
+Rule: memory is bounded by the number of keys, whoever knocks. Times are monotonic seconds, given by the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+MAX_KEYS = 1024
+
+# accept() failed for want of something of our own: the next try must wait, or the loop spins on a readable listener.
+EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    since: float
+    missed: int = 0
+
+
+class Rates:
+    """A token bucket a key: `burst` at once, `per_second` in the long run."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, key: str, now: float) -> int | None:
+        """None: too often. Else how many were turned away since the last one that was let through."""
+        bucket = self._buckets.pop(key, None)
+        if bucket is None:
+            bucket = _Bucket(float(self._burst), now)
+            if len(self._buckets) >= MAX_KEYS:
+                del self._buckets[next(iter(self._buckets))]  # the one not seen for longest
+        self._buckets[key] = bucket
+        bucket.left = min(float(self._burst), bucket.left + (now - bucket.since) * self._per_second)
+        bucket.since = now
+        if bucket.left < 1:
+            bucket.missed += 1
+            return None
+        bucket.left -= 1
+        missed, bucket.missed = bucket.missed, 0
+        return missed
+
+
+class Muffler:
+    """For log lines that a stranger can cause: a few of a kind at once, then one a minute with the number left out."""
+
+    def __init__(self, burst: int = 5, per_minute: float = 1.0) -> None:
+        self._rates = Rates(per_minute / 60, burst)
+
+    def text(self, key: str, text: str, now: float) -> str | None:
+        """What to log; None: nothing now."""
+        missed = self._rates.take(key, now)
+        if missed is None:
+            return None
+        return f"{text} ({missed} alike before it were not logged)" if missed else text
