@@ -12,14 +12,16 @@ One row a change, of whole transactions only, decoded by the code that Replicat 
 name to text: NULL is a null value, a column that the source did not give is not in it, bytes are `\x` and hex digits.
 `tokens` has what TABLE's TOKENS sent along.
 A truncate is one row a table, a change of a table's shape (DDL) one row without images.
-Partitions carry places of blocks, so the executors must reach the trail's folder.
+Partitions carry places of blocks, so the executors must reach the trail's folder. An encrypted trail is decrypted with
+the keys in dirwlt beside its dirdat, or in that of the home that `.option("home", "/gg")` names; they stay there, as
+options, plans and partitions carry paths only.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +35,7 @@ from trails.ddl import DdlChange
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.plan import Planner, Unit
-from trails.position import Position, TrailName
+from trails.position import WALLET_FOLDER, Position, TrailName
 from trails.reader import BlockReader
 from trails.record import MISSING, Image, Op, TableDef
 
@@ -150,7 +152,9 @@ def _trail(options: Any) -> TrailName:
     path = options.get("path")
     if not path:
         raise OperatorError("format trail: no path", hint='Give it like .load("dirdat/rt")')
-    return TrailName.parse(path.removeprefix("file:"), os.getcwd())
+    trail = TrailName.parse(os.path.abspath(path.removeprefix("file:")))
+    home = options.get("home")
+    return replace(trail, wallet=os.path.join(os.path.abspath(home), WALLET_FOLDER)) if home else trail
 
 
 def _position(options: Any, name: str) -> Position | None:
@@ -173,7 +177,7 @@ def _partitions(trail: TrailName, begin: Position | None, end: Position | None) 
         groups: list[list[Unit]] = [[]]
         size = 0
         while (unit := planner.next()) is not None and (end is None or unit.end <= end):
-            if unit.blocks:
+            if unit.blocks and not unit.is_heartbeat:
                 if groups[-1] and size + unit.raw_bytes > PARTITION_BYTES:
                     groups.append([])
                     size = 0
@@ -190,7 +194,7 @@ def _partition(
     trail: TrailName, trail_id: bytes, units: list[Unit], definitions: tuple[TableDef, ...]
 ) -> TrailPartition:
     places = tuple((b.start.seqno, b.start.rba, b.end.rba) for unit in units for b in unit.blocks)
-    return TrailPartition(Task(trail.folder, trail.prefix, trail_id, places, {}), definitions)
+    return TrailPartition(Task(trail.folder, trail.prefix, trail_id, places, {}, wallet=trail.wallet), definitions)
 
 
 def _rows(partition: TrailPartition) -> Iterator[Row]:

@@ -1,5 +1,8 @@
 """`logdump`: shows trails and checkpoint files to a person. Needs nothing but the files, and changes nothing.
 
+An encrypted trail is decrypted with the keys of its home, or of the one that --home names; without them headers, totals
+and CRCs are still there.
+
     logdump ./dirdat/lt                      one line a block
     logdump ./dirdat/lt000000003 --records   the records of one file, decoded
     logdump ./dirdat/lt --verify             every CRC of every file; exit code 2 if anything is damaged
@@ -19,7 +22,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -27,14 +30,15 @@ from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place
 from trails.codec import decode_data
 from trails.ddl import DdlChange
-from trails.dumpvalues import ddl_lines, image_lines
-from trails.errors import EXIT_OPERATOR, EXIT_STOPPED, DamageError, GateError, OperatorError
+from trails.dumpvalues import ddl_lines, heartbeat_lines, image_lines
+from trails.errors import EXIT_OPERATOR, EXIT_STOPPED, DamageError, GateError, KeyMissingError, OperatorError
 from trails.format import FileHeader, Indicator, Kind
 from trails.fs import Fs, RealFs
-from trails.position import Position, TrailName, parse_file_name
+from trails.heartbeat import beat_of
+from trails.position import WALLET_FOLDER, Position, TrailName, parse_file_name
 from trails.reader import Block, BlockReader
 from trails.record import Op, TableDef
-from trails.segment import open_segment
+from trails.segment import Segment, open_segment
 
 Say = Callable[[str], None]
 Definitions = dict[bytes, TableDef]
@@ -76,13 +80,17 @@ class Source:
     only: int | None = None
 
     @classmethod
-    def of(cls, path: str) -> Source:
-        """`./dirdat/lt` or `./dirdat/lt000000003`. Raises OperatorError for anything else."""
+    def of(cls, path: str, home: str = "") -> Source:
+        """`./dirdat/lt` or `./dirdat/lt000000003`. `home`: where its keys are, if it lies in another's dirdat.
+
+        Raises OperatorError for anything else.
+        """
         folder, name = os.path.split(path)
         found = parse_file_name(name)
-        if found:
-            return cls(TrailName(os.path.normpath(folder or "."), found[0]), found[1])
-        return cls(TrailName.parse(path if folder else f"./{path}"))
+        trail = TrailName.parse(os.path.join(folder or ".", found[0] if found else name))
+        if home:
+            trail = replace(trail, wallet=os.path.join(home, WALLET_FOLDER))
+        return cls(trail, found[1] if found else None)
 
     def seqnos(self, fs: Fs) -> list[int]:
         """The files to show. Raises OperatorError if there is none."""
@@ -97,17 +105,19 @@ class Source:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def blocks(fs: Fs, source: Source, wanted: Wanted, *, payload: bool) -> Iterator[tuple[Block, Definitions]]:
-    """The blocks within the bounds, with the definitions in force at each."""
+def blocks(
+    fs: Fs, source: Source, wanted: Wanted, *, payload: bool, sealed: bool = False
+) -> Iterator[tuple[Block, Definitions]]:
+    """The blocks within the bounds, with the definitions in force at each; none without payload, or if `sealed`."""
     start = wanted.start or Position(source.seqnos(fs)[0], 0)
     reader = BlockReader(fs, source.trail, start)
     try:
-        while (block := reader.read(payload=payload)) is not None:
+        while (block := reader.read(payload=payload, sealed=sealed)) is not None:
             if source.only is not None and block.start.seqno != source.only:
                 return
             if wanted.end is not None and block.start >= wanted.end:
                 return
-            yield block, reader.definitions
+            yield block, reader.definitions if payload and not sealed else {}
     finally:
         reader.close()
 
@@ -164,14 +174,14 @@ def _tables(op: Op, record: list[Any], tables: list[TableDef | None], where: str
 
 def chosen_rows(fs: Fs, source: Source, wanted: Wanted) -> Iterator[Row]:
     """The rows that the bounds of table, CSN and time leave; a search by table leaves BEGIN and COMMIT out."""
-    for row in rows(fs, source, wanted):
-        if wanted.csn and row.csn != wanted.csn:
-            continue
-        if not wanted.in_time(row.time_us):
-            continue
-        if wanted.table and not any(wanted.is_table(table) for table in row.tables):
-            continue
-        yield row
+    return (row for row in rows(fs, source, wanted) if is_wanted(row, wanted))
+
+
+def is_wanted(row: Row, wanted: Wanted) -> bool:
+    """Does the row lie within the bounds of table, CSN and time?"""
+    if (wanted.csn and row.csn != wanted.csn) or not wanted.in_time(row.time_us):
+        return False
+    return not wanted.table or any(wanted.is_table(table) for table in row.tables)
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------
@@ -210,6 +220,7 @@ def _header_fields(header: FileHeader) -> list[tuple[str, object]]:
         ("Source", source or "-"),
         ("Copies trail", header.copies.hex() or "-"),
         ("Character set", header.charset),
+        ("Encrypted", f"AES256, master key {header.key_id}" if header.key_id else "no"),
         ("Last CSN before", header.last_csn or "-"),
         ("Last origin before", header.last_origin),
         ("Transaction open", "yes" if header.open else "no"),
@@ -227,7 +238,7 @@ def show_blocks(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
         if number == wanted.limit:
             return
         h = block.header
-        kind = "DDL" if h.is_ddl else h.kind.name
+        kind = "DDL" if h.is_ddl else "HEARTBEAT" if h.is_heartbeat else h.kind.name
         say(
             f"{block.start!s:22} {kind:9} {h.indicator.name:9} {h.size:>9} {h.changes:>8} {h.transactions:>6} "
             f"{h.origin!s:22} {_stamp(h.time_us):26} {h.csn or '-'}"
@@ -245,15 +256,18 @@ def show_records(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
     for number, row in enumerate(chosen_rows(fs, source, wanted)):
         if number == wanted.limit:
             return
-        for line in _record_lines(row, wanted):
+        for line in record_lines(row, wanted):
             say(line)
 
 
-def _record_lines(row: Row, wanted: Wanted) -> list[str]:
+def record_lines(row: Row, wanted: Wanted) -> list[str]:
+    """A record as it is shown: one line, and one more a column."""
     op, record = row.op, row.record
     where = f"{row.place!s:16} "
     if op is Op.BEGIN:
         return [f"{where}BEGIN     CSN {row.csn}  xid {record[2]}  {_stamp(row.time_us)}"]
+    if op is Op.HEARTBEAT:
+        return heartbeat_lines(record[1], where)
     if op is Op.COMMIT:
         return [f"{where}COMMIT    CSN {row.csn}  {record[1]} changes", ""]
     names = ", ".join(table.full_name if table else "(table without a definition)" for table in row.tables)
@@ -287,7 +301,7 @@ class Totals:
         """Count one block."""
         self.files.add(block.start.seqno)
         self.blocks += 1
-        self.bytes += block.header.size
+        self.bytes += block.end.rba - block.start.rba
         self.transactions += block.header.transactions
         self.changes += block.header.changes
 
@@ -307,6 +321,13 @@ def show_count(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
         totals.add(block)
     for line in totals.lines():
         say(line)
+    try:
+        _count_tables(fs, source, wanted, say)
+    except KeyMissingError as error:
+        say(f"\nChanges by table are not shown: {error}")
+
+
+def _count_tables(fs: Fs, source: Source, wanted: Wanted, say: Say) -> None:
     counted: dict[str, Counter[Op]] = {}
     for row in chosen_rows(fs, source, wanted):
         for table in row.tables[-1:] if row.op is Op.DDL else row.tables:
@@ -350,6 +371,7 @@ def _verify_file(
     try:
         header, durable = segment.header, segment.read_durable_end()
         beyond = segment.file.size() - durable
+        sealed = not _opens(segment)
     finally:
         segment.close()
     if trail_id is not None and header.trail_id != trail_id:
@@ -359,15 +381,24 @@ def _verify_file(
     totals, open_now, end = Totals(), header.open, segment.first_rba
     one_file = _OneFile(fs, trail, seqno)
     source = Source(trail, seqno)
-    for block, definitions in blocks(one_file, source, Wanted(), payload=True):
+    for block, definitions in blocks(one_file, source, Wanted(), payload=True, sealed=sealed):
         totals.add(block)
         open_now = _check_block(block, definitions, open_now, path)
         end = block.end.rba
     if not last:
         _check_end(fs, trail, seqno, end)
     waiting = f", {beyond} bytes not yet durable" if beyond and last else ""
+    waiting += ", CRCs only: it is encrypted and its key is not here" if sealed else ""
     line = f"{path}: {totals.blocks} blocks, {totals.transactions} transactions, {totals.changes} changes{waiting}"
     return header.trail_id, open_now, line
+
+
+def _opens(segment: Segment) -> bool:
+    """Whether the file's payloads can be read."""
+    try:
+        return not segment.header.key_id or segment.key is not None
+    except KeyMissingError:
+        return False
 
 
 def _check_end(fs: Fs, trail: TrailName, seqno: int, rba: int) -> None:
@@ -393,7 +424,7 @@ class _OneFile(RealFs):
 
     def open(self, path: str, *, write: bool = False) -> Any:
         """See Fs."""
-        if path != self._path:
+        if path != self._path and os.path.dirname(path) == os.path.dirname(self._path):
             raise FileNotFoundError(path)
         return self._inner.open(path, write=write)
 
@@ -414,10 +445,15 @@ def _check_block(block: Block, definitions: Definitions, open_: bool, path: str)
     if header.indicator not in expected:
         names = " or ".join(indicator.name for indicator in expected)
         raise DamageError(f"{where}: damaged: expected indicator {names}, found {header.indicator.name}")
+    if header.is_encrypted:
+        return header.indicator in (Indicator.BEGIN, Indicator.MIDDLE)
     tables, records = decode_data(header, block.payload, where)
     unknown = [table.hex() for table in tables if table not in definitions]
     if unknown:
         raise DamageError(f"{where}: damaged: expected a definition of table {unknown[0]}, found none in this file")
+    if header.is_heartbeat:
+        beat_of(records, where)
+        return False
     ops = [op for record in records if (op := _op(record, where)) not in (Op.BEGIN, Op.COMMIT)]
     if header.is_ddl != (Op.DDL in ops) or (header.is_ddl and len(ops) != 1):
         raise DamageError(f"{where}: damaged: expected {'one DDL record' if header.is_ddl else 'no DDL'}, found {ops}")
@@ -494,6 +530,7 @@ def _limit(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="logdump", description="Show a trail, one file of it, or a checkpoint file.")
     parser.add_argument("path", help="./dirdat/lt, ./dirdat/lt000000003, or dirchk/EXT1.cpe")
+    parser.add_argument("--home", default="", metavar="DIR", help="decrypt with the keys of this home")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--headers", action="store_true", help="the file headers")
     what.add_argument("--blocks", action="store_true", help="one line a block (the default)")
@@ -527,7 +564,7 @@ def _show(options: argparse.Namespace, fs: Fs, say: Say) -> int:
     if options.path.endswith((".cpe", ".cpr")):
         show_checkpoint(fs, options.path, say)
         return EXIT_STOPPED
-    source = Source.of(options.path)
+    source = Source.of(options.path, options.home)
     source.seqnos(fs)  # a trail that isn't there is told before any title is shown
     wanted = Wanted(options.table, options.csn, options.since, options.until, options.start, options.end, options.limit)
     if options.verify:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trails.columns import TOKEN
 from trails.ddl import DDL_REASONS, DdlChange, DdlColumn
+from trails.heartbeat import Beat
 from trails.record import MISSING, Column, TableDef
 
 SHOWN_VALUE = 200
@@ -24,6 +26,20 @@ def ddl_lines(change: DdlChange, start: str, end: str) -> list[str]:
             key = f"  key ({', '.join(shape.key)})" if shape.key else "  no key"
             lines += [f"    {title} {shape.full_name}{key}", *(_ddl_column(column) for column in shape.columns)]
     return lines
+
+
+def heartbeat_lines(wire: Any, start: str) -> list[str]:
+    """Where it was made, and every stamp with the time since the one before it."""
+    beat = Beat.from_wire(wire, start.strip())
+    lines = [f"{start}{'HEARTBEAT':9} {beat.database}  {_moment(beat.us)}  every {beat.every_s} s  {beat.path}"]
+    for stamp, (_, _, took) in zip(beat.stamps, beat.hops(), strict=True):
+        after = "UNKNOWN" if took is None else f"{took / 1_000_000:.6f} s"
+        lines.append(f"    {stamp.program:9} {stamp.group:9} {_moment(stamp.us)}  after {after}")
+    return lines
+
+
+def _moment(us: int) -> str:
+    return str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us))
 
 
 def _ddl_column(column: DdlColumn) -> str:

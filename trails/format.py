@@ -31,7 +31,14 @@ CSN_SIZE = 40
 MAX_PAYLOAD = 1152 << 20
 FLAG_LZ4 = 1
 FLAG_DDL = 2
-FLAGS = FLAG_LZ4 | FLAG_DDL
+FLAG_HEARTBEAT = 4
+FLAG_AES = 8
+# Bytes that encrypting adds to a payload: a nonce before it, a tag behind it.
+NONCE_SIZE = 12
+SEAL_SIZE = NONCE_SIZE + 16
+# The file key (32 bytes), sealed.
+WRAPPED_SIZE = 32 + SEAL_SIZE
+FLAGS = FLAG_LZ4 | FLAG_DDL | FLAG_HEARTBEAT | FLAG_AES
 
 _FIXED = struct.Struct(">8sHHI")
 _DURABLE = struct.Struct(">QI")
@@ -78,6 +85,7 @@ class FileHeader:
     alter: int = 0
     charset: str = "UTF-8"
     key_id: str = ""
+    wrapped: bytes = field(default=b"", repr=False)
 
     @property
     def seed(self) -> int:
@@ -105,6 +113,16 @@ class BlockHeader:
     def is_ddl(self) -> bool:
         """Whether a table's shape changes in this block, and nothing else does."""
         return bool(self.flags & FLAG_DDL)
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether the block holds one heartbeat transaction and nothing else."""
+        return bool(self.flags & FLAG_HEARTBEAT)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the payload is sealed with its file's key."""
+        return bool(self.flags & FLAG_AES)
 
     @property
     def size(self) -> int:
@@ -178,10 +196,20 @@ def parse_durable_end(data: bytes, seed: int, where: str) -> int:
 
 def make_block_header(header: BlockHeader, seed: int, rba: int) -> bytes:
     """The 96 bytes for a block that stands at `rba` in the file with CRC seed `seed`."""
+    made = _packed(header)
+    return made + _CRC.pack(_block_crc(made, seed, rba))
+
+
+def block_identity(header: BlockHeader, trail_id: bytes, seqno: int, rba: int) -> bytes:
+    """What an encrypted payload is bound to: its block's place, and all that its header says but the payload's CRC."""
+    return trail_id + _CRC.pack(seqno) + rba.to_bytes(8, "big") + _packed(header)[: -_CRC.size]
+
+
+def _packed(header: BlockHeader) -> bytes:
     csn = header.csn.encode("ascii")
     if len(csn) > CSN_SIZE:
         raise OperatorError(f"CSN {header.csn!r} has {len(csn)} characters; a trail holds at most {CSN_SIZE}")
-    made = _BLOCK.pack(
+    return _BLOCK.pack(
         BLOCK_MAGIC,
         header.kind,
         header.indicator,
@@ -196,7 +224,6 @@ def make_block_header(header: BlockHeader, seed: int, rba: int) -> bytes:
         csn,
         header.payload_crc,
     )
-    return made + _CRC.pack(_block_crc(made, seed, rba))
 
 
 def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHeader:
@@ -214,7 +241,7 @@ def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHea
             f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAGS:#06x}",
             hint="Read it with the release that wrote it, or a newer one",
         )
-    if size > MAX_PAYLOAD or raw > MAX_PAYLOAD:
+    if size > MAX_PAYLOAD + (SEAL_SIZE if flags & FLAG_AES else 0) or raw > MAX_PAYLOAD:
         raise _damage(where, rba, f"lengths up to {MAX_PAYLOAD}", f"payload {size}, raw {raw}")
     try:
         return BlockHeader(
@@ -237,7 +264,8 @@ def _block_crc(made: bytes, seed: int, rba: int) -> int:
 
 
 def _body(header: FileHeader) -> dict[str, Any]:
-    return {
+    key = {"wrapped": header.wrapped} if header.key_id else {}
+    return key | {
         "trail": header.trail_id,
         "prefix": header.prefix,
         "seqno": header.seqno,
@@ -259,6 +287,10 @@ def _body(header: FileHeader) -> dict[str, Any]:
 def _header_from_body(body: bytes, where: str) -> FileHeader:
     try:
         fields = msgpack.unpackb(body)
+        key_id = _typed(fields["keyid"], str)
+        wrapped = _typed(fields["wrapped"], bytes) if key_id else b""
+        if len(wrapped) not in ((WRAPPED_SIZE,) if key_id else (0,)):
+            raise ValueError(f"a wrapped key of {len(wrapped)} bytes")
         return FileHeader(
             trail_id=_typed(fields["trail"], bytes),
             prefix=_typed(fields["prefix"], str),
@@ -270,7 +302,8 @@ def _header_from_body(body: bytes, where: str) -> FileHeader:
             source={_typed(k, str): _typed(v, str) for k, v in _typed(fields["source"], dict).items()},
             copies=_typed(fields["copies"], bytes),
             charset=_typed(fields["charset"], str),
-            key_id=_typed(fields["keyid"], str),
+            key_id=key_id,
+            wrapped=wrapped,
             last_csn=_typed(fields["csn"], str),
             last_origin=Position(*(_typed(part, int) for part in fields["origin"])),
             open=_typed(fields["open"], bool),

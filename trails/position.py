@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 
 SEQNO_DIGITS = 9
+DATA_FOLDER = "dirdat"
+WALLET_FOLDER = "dirwlt"
 MAX_SEQNO = 10**SEQNO_DIGITS - 1
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]\Z")
@@ -43,10 +45,14 @@ START = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class TrailName:
-    """A trail's place on disk: a folder and a two-character prefix, written `./dirdat/lt`."""
+    """A trail's place on disk: a folder and a two-character prefix, written `./dirdat/lt`.
+
+    `wallet`: the folder of the keys that its files are encrypted with, where that is known; see `wallet_folder`.
+    """
 
     folder: str
     prefix: str
+    wallet: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str, home: str = "") -> TrailName:
@@ -60,10 +66,21 @@ class TrailName:
                 f"trail {text!r}: expected a path that ends in a two-character prefix, a letter first",
                 hint="Name it like ./dirdat/lt",
             )
-        return cls(os.path.normpath(os.path.join(home, folder)), prefix)
+        wallet = os.path.join(home, WALLET_FOLDER) if home else ""
+        return cls(os.path.normpath(os.path.join(home, folder)), prefix, wallet)
 
     def __str__(self) -> str:
         return os.path.join(self.folder, self.prefix)
+
+    @property
+    def wallet_folder(self) -> str:
+        """Where the keys are: `wallet`, or else the folder dirwlt beside the dirdat that the trail lies in."""
+        if self.wallet:
+            return self.wallet
+        parts = os.path.abspath(self.folder).split(os.sep)
+        while parts[-1] != DATA_FOLDER and DATA_FOLDER in parts:
+            parts.pop()
+        return os.path.join(os.sep.join(parts[:-1]) or os.sep, WALLET_FOLDER)
 
     def file_name(self, seqno: int) -> str:
         """Base name of file `seqno`; zero padded, so names sort as numbers do."""

@@ -2,6 +2,8 @@
 
 Strategy: `read()` gives a block, or None for "nothing durable yet", or raises. It never blocks, skips or resyncs.
 At END it goes on in the next file once that is in use; END itself is not given to the caller.
+A block comes as its writer was given it: decrypted, with the header that fits it. Headers alone, and blocks as they
+stand in the file (`sealed`), need no key; who then asks for the definitions is told that it is missing.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trails.codec import decode_defs
-from trails.errors import DamageError, MismatchError
-from trails.format import BLOCK_HEADER_SIZE, BlockHeader, FileHeader, Kind, check_payload, make_block_header
+from trails.errors import DamageError, KeyMissingError, MismatchError
+from trails.format import BlockHeader, FileHeader, Kind, make_block_header
 from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.record import TableDef
@@ -29,7 +31,7 @@ class Block:
 
     @property
     def raw_header(self) -> bytes:
-        """The 96 bytes as they stand in the file."""
+        """The 96 bytes for this payload; as they stand in the file unless the block was decrypted."""
         return make_block_header(self.header, self.seed, self.start.rba)
 
 
@@ -49,7 +51,8 @@ class BlockReader:
         self._position = position
         self._segment: Segment | None = None
         self._durable = 0
-        self.definitions: dict[bytes, TableDef] = {}
+        self._definitions: dict[bytes, TableDef] = {}
+        self._keyless: KeyMissingError | None = None
 
     @property
     def position(self) -> Position | None:
@@ -61,8 +64,18 @@ class BlockReader:
         """Header of the file being read; None until it was opened."""
         return self._segment.header if self._segment else None
 
-    def read(self, *, payload: bool = True) -> Block | None:
-        """The next block, or None. With payload=False the payload is not read (but for METADATA)."""
+    @property
+    def definitions(self) -> dict[bytes, TableDef]:
+        """All definitions met so far by id, the latest last: enough to decode any block given.
+
+        Raises KeyMissingError if they are encrypted and the key is not here.
+        """
+        if self._keyless is not None:
+            raise self._keyless
+        return self._definitions
+
+    def read(self, *, payload: bool = True, sealed: bool = False) -> Block | None:
+        """The next block, or None. With payload=False the payload is not read; `sealed`: it is not decrypted."""
         while True:
             segment = self._open()
             if segment is None or self._position is None:
@@ -73,7 +86,7 @@ class BlockReader:
             if start.rba >= self._durable:
                 self._look_past_end(segment, start)
                 return None
-            block = self._block(segment, start, payload)
+            block = self._block(segment, start, payload, sealed)
             if block.header.kind != Kind.END:
                 self._position = block.end
                 return block
@@ -129,12 +142,11 @@ class BlockReader:
 
     def _walk(self, segment: Segment, rba: int, durable: int) -> bool:
         """Collect the definitions before `rba` and check that it is a block border; False: not durable yet."""
-        self.definitions = {}
         place = segment.first_rba
         while place < min(rba, durable):
             header = segment.block_header(place, durable)
             if header.kind == Kind.METADATA:
-                self._learn(header, _payload(segment, place, header))
+                self._learn(segment, place, header)
             place += header.size
         if place == rba:
             return True
@@ -161,7 +173,6 @@ class BlockReader:
         segment.close()
         self._segment, self._durable = following, durable
         self._position = Position(following.header.seqno, following.first_rba)
-        self.definitions = {}
         return True
 
     def _look_past_end(self, segment: Segment, start: Position) -> None:
@@ -199,23 +210,26 @@ class BlockReader:
 
     # Blocks
 
-    def _block(self, segment: Segment, start: Position, payload: bool) -> Block:
-        header = segment.block_header(start.rba, self._durable)
-        data = b""
-        if payload or header.kind == Kind.METADATA:
-            data = _payload(segment, start.rba, header)
+    def _block(self, segment: Segment, start: Position, payload: bool, sealed: bool) -> Block:
+        header, data = segment.block_header(start.rba, self._durable), b""
+        end = Position(start.seqno, start.rba + header.size)
         if header.kind == Kind.METADATA:
-            self._learn(header, data)
-        return Block(start, Position(start.seqno, start.rba + header.size), header, data, segment.header.seed)
+            self._learn(segment, start.rba, header)
+        if payload and sealed:
+            data = segment.payload(start.rba, header)
+        elif payload:
+            header, data = segment.plain(start.rba, header)
+        return Block(start, end, header, data, segment.header.seed)
 
-    def _learn(self, header: BlockHeader, payload: bytes) -> None:
-        self.definitions.update({d.id: d for d in decode_defs(header, payload)})
-
-
-def _payload(segment: Segment, rba: int, header: BlockHeader) -> bytes:
-    payload = segment.file.read_at(rba + BLOCK_HEADER_SIZE, header.payload_len)
-    check_payload(header, payload, segment.path, rba)
-    return payload
+    def _learn(self, segment: Segment, rba: int, header: BlockHeader) -> None:
+        try:
+            plain, payload = segment.plain(rba, header)
+        except KeyMissingError as error:
+            self._keyless = self._keyless or error  # raised for who asks for the definitions
+            return
+        for definition in decode_defs(plain, payload, f"{segment.path}, RBA {rba}"):
+            self._definitions.pop(definition.id, None)  # a shape that comes back is the latest again
+            self._definitions[definition.id] = definition
 
 
 def first_seqno(fs: Fs, trail: TrailName) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from trails.crypt import FileKey, file_key
 from trails.errors import DamageError
 from trails.format import (
     BLOCK_HEADER_SIZE,
@@ -12,6 +13,7 @@ from trails.format import (
     DURABLE_OFFSET,
     BlockHeader,
     FileHeader,
+    check_payload,
     parse_block_header,
     parse_durable_end,
     parse_file_header,
@@ -29,7 +31,10 @@ DURABLE_PAUSE = 0.002
 class Segment:
     """A file of a trail. `ended` is for its user: an END block was met."""
 
-    def __init__(self, file: File, path: str, header: FileHeader, first_rba: int) -> None:
+    def __init__(self, file: File, path: str, header: FileHeader, first_rba: int, fs: Fs, trail: TrailName) -> None:
+        self._fs = fs
+        self._trail = trail
+        self._key: FileKey | None = None
         self.file = file
         self.path = path
         self.header = header
@@ -66,8 +71,25 @@ class Segment:
         return header
 
     def payload(self, rba: int, header: BlockHeader) -> bytes:
-        """The payload of the block at `rba`, not checked."""
-        return self.file.read_at(rba + BLOCK_HEADER_SIZE, header.payload_len)
+        """The payload of the block at `rba` as it is stored. Raises DamageError if its CRC is wrong."""
+        payload = self.file.read_at(rba + BLOCK_HEADER_SIZE, header.payload_len)
+        check_payload(header, payload, self.path, rba)
+        return payload
+
+    def plain(self, rba: int, header: BlockHeader) -> tuple[BlockHeader, bytes]:
+        """The block at `rba` as its writer was given it: decrypted if it is encrypted.
+
+        Raises KeyMissingError where the key is not here, DamageError if CRC or key say that it was changed.
+        """
+        payload = self.payload(rba, header)
+        return self.key.open(header, payload, rba, self.path) if header.is_encrypted else (header, payload)
+
+    @property
+    def key(self) -> FileKey:
+        """The file's key; looked for when first asked. Raises KeyMissingError, or DamageError if it was changed."""
+        if self._key is None:
+            self._key = file_key(self._fs, self._trail, self.header, self.path)
+        return self._key
 
     def rewrite(self, start: int, end: int) -> None:
         """Write the bytes from `start` to `end` once more, and cut all that follows."""
@@ -98,4 +120,4 @@ def open_segment(fs: Fs, trail: TrailName, seqno: int, *, write: bool = False) -
     except BaseException:
         file.close()
         raise
-    return Segment(file, path, header, first_rba)
+    return Segment(file, path, header, first_rba, fs, trail)

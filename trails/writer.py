@@ -2,7 +2,8 @@
 
 Rule: nobody is told of a block before `durable` has passed it. FORMAT.md says what each crash leaves and
 how it is mended. A failed write or sync makes the writer dead for good: what the disk holds is then known only
-to a new start's recovery.
+to a new start's recovery. Encrypting (ENCRYPTTRAIL) is the last thing done to a block, in `_seal`: all else here sees
+blocks as they were given.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trails.codec import EMPTY, Payload, decode_defs, encode_data, encode_defs
+from trails.crypt import FileKey, new_file_key
 from trails.errors import DamageError, GateError, MismatchError, OperatorError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     DURABLE_OFFSET,
     FLAG_DDL,
+    FLAG_HEARTBEAT,
+    SEAL_SIZE,
     BlockHeader,
     FileHeader,
     Indicator,
     Kind,
-    check_payload,
     make_block_header,
     make_durable_end,
     make_file_header,
@@ -68,11 +71,15 @@ class Mark:
 class TrailWriter:
     """Appends to one trail, under its lock, until close. Made by TrailWriter.open only."""
 
-    def __init__(self, fs: Fs, trail: TrailName, identity: WriterIdentity, max_bytes: int) -> None:
+    def __init__(
+        self, fs: Fs, trail: TrailName, identity: WriterIdentity, max_bytes: int, encrypt: bool | None = False
+    ) -> None:
         self._fs = fs
         self._trail = trail
         self._identity = identity
         self._max_bytes = max_bytes
+        self._encrypt = encrypt
+        self._key: FileKey | None = None
         self._lock = fs.lock(trail.lock_path())
         self._mark = Mark()
         self._file: File | None = None
@@ -82,6 +89,8 @@ class TrailWriter:
         self._durable = Position(0, 0)
         self._dead: GateError | None = None
         self._syncer: _Syncer | None = None
+        self.written_bytes = 0
+        """Of blocks appended since it was opened, their headers with them."""
         self.definitions: Definitions = {}
 
     @classmethod
@@ -95,15 +104,17 @@ class TrailWriter:
         alter: int = 0,
         start: Mark | None = None,
         restart_open: bool,
+        encrypt: bool | None = False,
     ) -> TrailWriter:
         """Take the lock, mend what a crash left, and go on in a new file.
 
         `start` is what a trail without files begins from (csn, origin). `alter` above the trail's own number is spent
         by the new file's header; then `start`, if given, replaces the recovered place too. `restart_open`: drop a
-        transaction left open (Extract), or go on inside it (Collector). Raises DamageError, VersionError,
-        MismatchError (the trail belongs to another source), LockedError, OperatorError.
+        transaction left open (Extract), or go on inside it (Collector). `encrypt`: new files, under the current master
+        key; None: if the trail's last file is. Raises DamageError, VersionError, MismatchError (the trail belongs to
+        another source), LockedError, KeyMissingError, OperatorError.
         """
-        writer = cls(fs, trail, identity, max_bytes)
+        writer = cls(fs, trail, identity, max_bytes, encrypt)
         try:
             writer._recover(alter, start, restart_open)
         except BaseException:
@@ -151,19 +162,21 @@ class TrailWriter:
         csn: str,
         time_us: int,
         ddl: bool = False,
+        heartbeat: bool = False,
     ) -> None:
         """Append one DATA block. `origin` and `csn` are those of the last transaction complete at the block's end.
 
-        `ddl`: it holds a DDL record, and beside it at most its transaction's begin and commit.
+        `ddl`: it holds a DDL record, and beside it at most its transaction's begin and commit. `heartbeat`: it holds
+        one transaction of heartbeats and nothing else.
         """
         payload = encode_data(tables, records)
         block = self._block(Kind.DATA, payload, origin=origin, csn=csn, time_us=time_us)
-        flags = payload.flags | (FLAG_DDL if ddl else 0)
+        flags = payload.flags | (FLAG_DDL if ddl else 0) | (FLAG_HEARTBEAT if heartbeat else 0)
         header = replace(block[0], indicator=indicator, flags=flags, changes=changes, transactions=transactions)
         self._append((header, block[1]))
 
     def append_block(self, header: BlockHeader, payload: bytes | memoryview, origin: Position) -> None:
-        """Pass on a block of another trail: same payload, same facts, our place and `origin`."""
+        """Pass on a block of another trail, as before encryption: same payload and facts, our place and `origin`."""
         if header.kind == Kind.METADATA:
             for definition in decode_defs(header, bytes(payload)):
                 self.definitions[definition.schema, definition.name] = definition
@@ -222,6 +235,16 @@ class TrailWriter:
         if self._syncer is None:
             self._syncer = _Syncer()
         return self._syncer.event
+
+    def stored_size(self, header: BlockHeader) -> int:
+        """Bytes that a block takes in the current file."""
+        return header.size + (SEAL_SIZE if self._key is not None and header.payload_len else 0)
+
+    def encrypt(self, wanted: bool) -> None:
+        """Encrypt what comes from here on, or no longer: in a new file, if that is a change."""
+        if wanted != bool(self._encrypt):
+            self._encrypt = wanted
+            self.roll()
 
     def roll(self) -> None:
         """Close the current file and go on in the next."""
@@ -291,6 +314,8 @@ class TrailWriter:
                 hint="Give the new source a trail of its own (DELETE and ADD RMTTRAIL with another name)",
             )
         self._file, self._header, self._first_rba = segment.file, header, segment.first_rba
+        if self._encrypt is None:
+            self._encrypt = bool(header.key_id)
         self._mark = Mark(
             header.last_csn, header.last_origin, header.open, header.alter, header.trail_id,
             header.home_id, header.group, dict(header.source), header.copies,
@@ -306,7 +331,7 @@ class TrailWriter:
         while rba < size and not segment.ended:
             try:
                 header = segment.block_header(rba, size)
-                check_payload(header, segment.payload(rba, header), segment.path, rba)
+                segment.payload(rba, header)
             except DamageError:
                 return rba  # beyond the durable end this is what a crash leaves, and nobody was told of it
             rba = self._take(segment, rba, header)
@@ -316,9 +341,7 @@ class TrailWriter:
         if header.kind == Kind.END:
             segment.ended = True
         elif header.kind == Kind.METADATA:
-            payload = segment.payload(rba, header)
-            check_payload(header, payload, segment.path, rba)
-            self.definitions.update({(d.schema, d.name): d for d in decode_defs(header, payload)})
+            self.definitions.update({(d.schema, d.name): d for d in decode_defs(*segment.plain(rba, header))})
         self._note(header)
         return rba + header.size
 
@@ -357,15 +380,15 @@ class TrailWriter:
     def _append(self, block: tuple[BlockHeader, bytes | memoryview]) -> None:
         self._alive()
         # Room for the END block is kept, so that a file never grows past its bound but for one oversized block.
-        full = self._end.rba + block[0].size + BLOCK_HEADER_SIZE > self._max_bytes
+        full = self._end.rba + self.stored_size(block[0]) + BLOCK_HEADER_SIZE > self._max_bytes
         if full and self._end.rba > self._first_rba:
             self.roll()
         self._write(block)
 
     def _write(self, block: tuple[BlockHeader, bytes | memoryview]) -> None:
-        header, payload = block
         file, seed = self._current()
         rba = self._end.rba
+        header, payload = self._seal(block, rba)
         made = make_block_header(header, seed, rba)
         try:
             if len(payload) < 1 << 16:
@@ -377,7 +400,14 @@ class TrailWriter:
             self._dead = error
             raise
         self._end = Position(self._end.seqno, rba + header.size)
+        self.written_bytes += header.size
         self._note(header)
+
+    def _seal(self, block: tuple[BlockHeader, bytes | memoryview], rba: int) -> tuple[BlockHeader, bytes | memoryview]:
+        """The block as it is to stand at `rba`."""
+        if self._key is None or not block[0].payload_len:
+            return block
+        return self._key.seal(*block, rba)
 
     def _finish_file(self) -> None:
         self.wait_sync()
@@ -393,9 +423,13 @@ class TrailWriter:
             home_id=who.home_id, group=who.group, host=who.host, source=who.source, copies=who.copies,
             last_csn=mark.csn, last_origin=mark.origin, open=mark.open, alter=mark.alter,
         )  # fmt: skip
+        self._key = None
+        if self._encrypt:
+            header, self._key = self._new_key(header)
         data = make_file_header(header)
         if self.definitions:
-            block, payload = self._block(Kind.METADATA, encode_defs(list(self.definitions.values())))
+            opening = self._block(Kind.METADATA, encode_defs(list(self.definitions.values())))
+            block, payload = self._seal(opening, len(data))
             data += make_block_header(block, header.seed, len(data)) + payload
         if restart:
             block, _ = self._block(Kind.RESTART, EMPTY)
@@ -410,6 +444,13 @@ class TrailWriter:
         self._sync_to(self._end)
         self._durable = self._end
         self._mark = replace(mark, home_id=who.home_id, group=who.group, source=dict(who.source), copies=who.copies)
+
+    def _new_key(self, header: FileHeader) -> tuple[FileHeader, FileKey]:
+        try:
+            return new_file_key(self._fs, self._trail, header)
+        except GateError as error:
+            self._dead = error
+            raise
 
     def _publish(self, seqno: int, data: bytes) -> File:
         """Give the next file its name only when its opening is on disk; readers enter it after sync_dir only."""

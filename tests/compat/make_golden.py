@@ -2,7 +2,7 @@
 
     python -m tests.compat.make_golden tests/compat/v1
 
-A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`.
+A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, or `aes`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,43 @@ from tests.support.ddl_trail import write_ddl_trail
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, write_tx
 from tests.unit.test_checkpoint import sample
 from trails import checkpoint
+from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
 from trails.format import Indicator
 from trails.fs import RealFs
-from trails.position import TrailName
+from trails.heartbeat import Beat, Stamp, block_records
+from trails.position import Position, TrailName
+from trails.record import Op
 from trails.writer import Mark, TrailWriter
+
+BEAT = Beat("shop", "e" * 32, 9, 60, -5, (Stamp("EXTRACT", "EXT1", 12, 0), Stamp("PUMP", "PMP1", 14, None)))
 
 
 def ddl(folder: str) -> None:
     """A trail with schema changes: DDL records in blocks of their own."""
     trail = TrailName(folder, "dd")
     write_ddl_trail(RealFs(), trail)
+    os.unlink(trail.lock_path())
+
+
+def aes(folder: str) -> None:
+    """A home's dirdat and dirwlt: the script encrypted under two versions of the master key, and a heartbeat block."""
+    fs, trail, wallet = RealFs(), TrailName(os.path.join(folder, "dirdat"), "ae"), os.path.join(folder, "dirwlt")
+    fs.makedirs(trail.folder)
+    fs.makedirs(wallet)
+    keys = [MasterKey(n, n, bytes([n]) * KEY_SIZE) for n in (1, 2)]
+    for number, part in enumerate((SCRIPT[:5], SCRIPT[5:])):
+        save_wallet(fs, wallet, Wallet("golden", tuple(keys[: number + 1])))
+        writer = TrailWriter.open(
+            fs, trail, IDENTITY, max_bytes=MAX_BYTES, start=Mark(), restart_open=True, encrypt=True
+        )
+        for tx in part:
+            write_tx(writer, tx)
+        if number:
+            writer.append_data(
+                Indicator.WHOLE, [], block_records(BEAT, (Op.BEGIN, "00000009", "9", 9)), changes=0, transactions=1,
+                origin=Position(0, 9), csn="00000009", time_us=9, heartbeat=True,
+            )  # fmt: skip
+        writer.close()
     os.unlink(trail.lock_path())
 
 
@@ -50,4 +77,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    {"ddl": ddl}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])
+    {"ddl": ddl, "aes": aes}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])

@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 
 import trails.format
+from tests.compat.make_golden import BEAT
 from tests.support.ddl_trail import SCRIPT, read_ddl_trail
 from tests.support.trail_script import expected, transactions
 from tests.unit.test_checkpoint import sample
 from trails import checkpoint
+from trails.codec import decode_data
 from trails.errors import VersionError
+from trails.format import FileHeader
 from trails.fs import RealFs
+from trails.heartbeat import beat_of
 from trails.position import TrailName
 from trails.reader import BlockReader
+from trails.segment import open_segment
 
 VERSIONS = sorted(Path(__file__).parent.glob("v[0-9]*"))
 
@@ -41,6 +46,34 @@ def test_a_reader_from_before_DDL_stops_at_its_block_and_says_why(monkeypatch: p
     monkeypatch.setattr(trails.format, "FLAGS", trails.format.FLAG_LZ4)
     with pytest.raises(VersionError, match=r"dd000000000, RBA \d+: block flags 0x000[23]; this program knows 0x0001"):
         BlockReader(RealFs(), TrailName(str(VERSIONS[0]), "dd")).read()
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_golden_encrypted_trail_reads(folder: Path) -> None:
+    """Under two versions of the master key, with a heartbeat block at its end."""
+    trail = TrailName(str(folder / "dirdat"), "ae")
+    assert transactions(RealFs(), trail) == [*expected(), ("00000009", [])]
+    *_, last = iter(BlockReader(RealFs(), trail).read, None)
+    assert beat_of(decode_data(last.header, last.payload)[1], "golden")[1] == BEAT
+    names = {segment_header(trail, seqno).key_id for seqno in trail.seqnos(RealFs().listdir(trail.folder))}
+    assert names == {"golden:1", "golden:2"}
+
+
+@pytest.mark.parametrize(("flag", "shown"), [(trails.format.FLAG_AES, "8-9a-d"), (trails.format.FLAG_HEARTBEAT, "4c")])
+def test_a_reader_from_before_a_flag_stops_at_its_block(monkeypatch: pytest.MonkeyPatch, flag: int, shown: str) -> None:
+    """Encryption, heartbeats: an unsupported version, not damage and not rows."""
+    trail = TrailName(str(VERSIONS[0] / "dirdat"), "ae")
+    monkeypatch.setattr(trails.format, "FLAGS", trails.format.FLAGS & ~flag)
+    reader = BlockReader(RealFs(), trail)
+    with pytest.raises(VersionError, match=rf"ae00000000\d, RBA \d+: block flags 0x000[{shown}]"):
+        list(iter(lambda: reader.read(payload=False), None))
+
+
+def segment_header(trail: TrailName, seqno: int) -> FileHeader:
+    """The header of one file."""
+    segment = open_segment(RealFs(), trail, seqno)
+    segment.close()
+    return segment.header
 
 
 @pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)

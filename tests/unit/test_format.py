@@ -18,6 +18,10 @@ from trails.record import MISSING, Op
 
 FORMAT_MD = Path(trails.__file__).with_name("FORMAT.md").read_text("utf-8")
 EXAMPLE_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
+FLAG_NAMES = {
+    fmt.FLAG_LZ4: "the payload is an LZ4 block", fmt.FLAG_DDL: "DDL", fmt.FLAG_HEARTBEAT: "heartbeat",
+    fmt.FLAG_AES: "encrypted",
+}  # fmt: skip
 HEADER = FileHeader(
     EXAMPLE_ID, "lt", 0, 1_000_000, "home", "EXT1", "host", {"kind": "postgresql"}, b"\1" * 16, "00000000/00000A10",
     Position(0, 2576), True, 3,
@@ -54,6 +58,9 @@ def test_worked_example_is_what_the_code_writes() -> None:
         f"    48   {fmt.CSN_SIZE}  CSN",
         f"    {fmt.BLOCK_HEADER_SIZE}       payload",
         f"format version   {fmt.VERSION}\n",
+        f"`wrapped` ({fmt.WRAPPED_SIZE} bytes)",
+        f"{fmt.SEAL_SIZE} more if it is encrypted",
+        *(f"bit {flag.bit_length() - 1}: {what}" for flag, what in FLAG_NAMES.items()),
         *(f"{int(kind)} {kind.name}" for kind in Kind),
         *(f"{int(i)} {i.name.lower()}" for i in Indicator),
         *(f"| `[{int(op)}, " for op in Op),

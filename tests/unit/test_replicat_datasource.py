@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from replicat.datasource import _images
+import os
+import pickle
+
+import pytest
+
+from replicat.datasource import TrailReader, _images
+from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
+from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
 from trails.ddl import CREATE, DdlChange, TableShape
+from trails.errors import KeyMissingError
+from trails.fs import RealFs
+from trails.position import TrailName
 from trails.record import MISSING, Column, Op, TableDef
+from trails.writer import TrailWriter
 
 TABLE = TableDef("s", "t", (Column("id", "integer", "", key=True), Column("X", "text", ""), Column("X", "token", "")))
 PLAIN = TableDef("s", "p", TABLE.columns[:2])
@@ -26,3 +37,31 @@ def test_a_change_of_shape_is_one_row_without_images() -> None:
     """It has no rows of its own, but a place among them."""
     change = DdlChange(CREATE, None, TableShape("s", "t", ()))
     assert list(_images([Op.DDL, change.to_wire()], [])) == [("s.t", None, None, None)]
+
+
+def test_an_encrypted_trail_is_read_and_no_partition_holds_a_key(tmp_path, monkeypatch) -> None:
+    """With the keys beside dirdat, or those of the home that the option names; a partition has paths only."""
+    for name in ("dirdat", "dirwlt"):
+        (tmp_path / name).mkdir()
+    key = MasterKey(1, 1, os.urandom(KEY_SIZE))
+    save_wallet(RealFs(), str(tmp_path / "dirwlt"), Wallet("mine", (key,)))
+    trail = TrailName(str(tmp_path / "dirdat"), "rt")
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, restart_open=True, encrypt=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.close()
+    rows = sum(tx.rows for tx in SCRIPT)
+
+    def read(**options: str) -> int:
+        reader = TrailReader({"path": "dirdat/rt", **options})
+        parts = [pickle.loads(pickle.dumps(part)) for part in reader.partitions()]
+        assert all(key.key not in pickle.dumps(part) and b"masterkeys" not in pickle.dumps(part) for part in parts)
+        return sum(len(list(reader.read(part))) for part in parts)
+
+    monkeypatch.chdir(tmp_path)
+    assert read() == rows
+    (tmp_path / "there").mkdir()
+    (tmp_path / "dirwlt").rename(tmp_path / "there" / "dirwlt")
+    assert read(home="there") == rows
+    with pytest.raises(KeyMissingError, match="master key version 1 of wallet mine"):
+        read()

@@ -1,0 +1,148 @@
+"""The home's master keys: ADD, RENEW, INFO and DELETE MASTERKEY, on the wallet in dirwlt.
+
+Rule: a version stays as long as a trail file in dirdat is encrypted under it. New files take the current one only, so
+once a version was replaced a minute ago (a writer may just have been beginning a file) no more can come to need it.
+trails/crypt.py has the wallet itself, and what trail files do with it; FORMAT.md what crashes leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from trails.crypt import KEY_SIZE, MasterKey, Wallet, load_wallet, save_wallet, wallet_path
+from trails.errors import OperatorError
+from trails.format import BODY_OFFSET, FileHeader, parse_file_header, parse_header_length
+from trails.fs import Fs
+from trails.position import DATA_FOLDER, WALLET_FOLDER, parse_file_name
+from trails.runtime.home import Home
+
+GRACE_US = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What INFO MASTERKEY shows of one version: never the key."""
+
+    version: int
+    created_us: int
+    current: bool
+    files: int
+
+
+def add(home: Home, now_us: int) -> int:
+    """Make the wallet with a first master key; its version. Raises OperatorError if there is one."""
+    with _locked(home):
+        if load_wallet(home.fs, _folder(home)) is not None:
+            raise OperatorError(
+                f"{wallet_path(_folder(home))} holds a master key already", hint="RENEW MASTERKEY makes a new version"
+            )
+        save_wallet(home.fs, _folder(home), Wallet(os.urandom(16).hex(), (_new(1, now_us),)))
+    return 1
+
+
+def renew(home: Home, now_us: int) -> int:
+    """A new version, for all files begun from now on; its number."""
+    with _locked(home):
+        wallet = load(home)
+        version = wallet.current.version + 1
+        save_wallet(home.fs, _folder(home), replace(wallet, keys=(*wallet.keys, _new(version, now_us))))
+    return version
+
+
+def info(home: Home) -> tuple[str, list[KeyInfo]]:
+    """(the wallet's id, its versions with the number of files in dirdat that need each)."""
+    wallet = load(home)
+    needed = files_by_key(home)
+    return wallet.id, [
+        KeyInfo(key.version, key.created_us, key is wallet.current, len(needed.get(wallet.key_id(key), ())))
+        for key in wallet.keys
+    ]
+
+
+def delete(home: Home, version: int, now_us: int) -> None:
+    """Forget one version for good. Raises OperatorError for the current one, and one that may still be needed."""
+    with _locked(home):
+        wallet = load(home)
+        place = next((n for n, key in enumerate(wallet.keys) if key.version == version), None)
+        if place is None:
+            known = ", ".join(str(key.version) for key in wallet.keys)
+            raise OperatorError(f"master key version {version}: expected one of {known}")
+        if wallet.keys[place] is wallet.current:
+            raise OperatorError(
+                f"master key version {version} is the current one: new trail files need it",
+                hint="RENEW MASTERKEY first",
+            )
+        if now_us - wallet.keys[place + 1].created_us < GRACE_US:
+            raise OperatorError(
+                f"master key version {version} was replaced less than a minute ago: a trail file may just be begun "
+                "with it",
+                hint="Try again in a minute",
+            )
+        _refuse_needed(home, wallet.key_id(wallet.keys[place]), version)
+        left = tuple(key for key in wallet.keys if key.version != version)
+        save_wallet(home.fs, _folder(home), replace(wallet, keys=left))
+
+
+def load(home: Home) -> Wallet:
+    """The home's wallet. Raises OperatorError if there is none, DamageError if it can't be read."""
+    wallet = load_wallet(home.fs, _folder(home))
+    if wallet is None:
+        raise OperatorError(f"{wallet_path(_folder(home))}: there is no master key", hint="ADD MASTERKEY")
+    return wallet
+
+
+def files_by_key(home: Home) -> dict[str, list[str]]:
+    """The trail files in dirdat and its folders, by the key id in their headers."""
+    found: dict[str, list[str]] = {}
+    for folder, _, names in os.walk(home.folder(DATA_FOLDER), followlinks=True):
+        for name in sorted(names):
+            if parse_file_name(name) is None:
+                continue
+            path = os.path.join(folder, name)
+            header = _header(home.fs, path)
+            if header is not None and header.key_id:
+                found.setdefault(header.key_id, []).append(path)
+    return found
+
+
+def _refuse_needed(home: Home, key_id: str, version: int) -> None:
+    files = files_by_key(home).get(key_id, [])
+    if files:
+        shown = ", ".join(home.shown(path) for path in files[:3]) + (", ..." if len(files) > 3 else "")
+        raise OperatorError(
+            f"master key version {version} is needed by {len(files)} trail files: {shown}",
+            hint="Wait until they are purged (INFO MASTERKEY counts them)",
+        )
+
+
+def _header(fs: Fs, path: str) -> FileHeader | None:
+    """A trail file's header; None if the file was purged meanwhile."""
+    try:
+        file = fs.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        start = file.read_at(0, BODY_OFFSET)
+        return parse_file_header(file.read_at(0, parse_header_length(start, path)), path)[0]
+    finally:
+        file.close()
+
+
+@contextlib.contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    lock = home.fs.lock(os.path.join(_folder(home), ".lock"))
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _new(version: int, now_us: int) -> MasterKey:
+    return MasterKey(version, now_us, os.urandom(KEY_SIZE))
+
+
+def _folder(home: Home) -> str:
+    return home.folder(WALLET_FOLDER)
