@@ -1,4 +1,4 @@
-"""START, STOP, KILL, STATUS, STATS, LAG and SEND: what is asked of the Manager, and of running groups themselves.
+"""START, STOP, KILL, STATUS and LAG: what is asked of the Manager, and of running groups themselves.
 
 START and KILL are the Manager's work (a group is its child); the others go to the group's own control socket.
 START and STOP wait for the outcome, for a bounded time, and say it: a word that something "was requested" helps nobody.
@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ggsci import facts, view
+from ggsci import facts
+from ggsci.asking import checked
 from ggsci.check import check_group_file, mistakes
 from ggsci.choose import chosen, facts_of, wild
-from ggsci.facts import GroupFacts
 from ggsci.grammar import CommandError, Parsed
 from ggsci.groups import order_start
 from ggsci.session import Session
 from trails.errors import AwayError, GateError
 from trails.runtime.control import ask
 from trails.runtime.home import MANAGER
-from trails.runtime.params import Pattern
 from trails.runtime.registration import Registration
 from trails.runtime.status import GroupStatus, Status, status_of
 
@@ -204,14 +203,7 @@ def _kill_one(session: Session, group: Registration) -> bool:
     return True
 
 
-# --- STATUS, STATS, LAG, SEND -----------------------------------------------------------------------------------------
-
-
-def checked(reply: dict[str, Any]) -> dict[str, Any]:
-    """The reply, or the error it tells."""
-    if not reply.get("ok"):
-        raise CommandError(str(reply.get("error") or "the request failed"))
-    return reply
+# --- STATUS (STATS, SEND: asking.py) ----------------------------------------------------------------------------------
 
 
 def status(session: Session, command: Parsed) -> Any:
@@ -219,78 +211,3 @@ def status(session: Session, command: Parsed) -> Any:
     groups = facts_of(session, chosen(session, command))
     session.say_lines(f"{group.program} {group.name}: {group.status}" for group in groups)
     return [group.brief() for group in groups]
-
-
-def _ask_each(
-    session: Session,
-    command: Parsed,
-    verb: str,
-    show: Callable[[GroupFacts, dict[str, Any]], list[str]],
-    **args: str,
-) -> Any:
-    """Send one request to each group and show the answers; a group that doesn't run is an error, the others go on."""
-    replies = []
-    for group in facts_of(session, chosen(session, command)):
-        who = f"{group.program} {group.name}"
-        try:
-            if group.status not in ("RUNNING", "STARTING"):
-                raise CommandError(f"{who} is not currently running (status {group.status})")
-            session.say("", f"Sending {verb} request to {who} ...")
-            reply = checked(ask(session.home, group.name, verb, timeout=10, **args))
-        except GateError as error:
-            session.fail(str(error))
-            replies.append({"program": group.program, "group": group.name, "ok": False, "error": str(error)})
-            continue
-        session.say_lines(show(group, reply))
-        replies.append({"program": group.program, "group": group.name, **reply, "pid": group.pid})
-    return replies
-
-
-def stats(session: Session, command: Parsed) -> Any:
-    """Counts of changes by table, since the process started."""
-    pattern = _pattern(command)
-
-    def show(group: GroupFacts, reply: dict[str, Any]) -> list[str]:
-        if pattern is not None:
-            reply["tables"] = [table for table in reply["tables"] if _matches(pattern, str(table["from"]))]
-        return view.stats(group.program, reply, session.now_us(), cdr=command.has("REPORTCDR"))
-
-    return _ask_each(session, command, "STATS", show)
-
-
-def _pattern(command: Parsed) -> Pattern | None:
-    if not command.has("TABLE"):
-        return None
-    try:
-        return Pattern(command.text("TABLE"))
-    except ValueError as error:
-        raise CommandError(f"STATS: TABLE: expected {error}") from None
-
-
-def _matches(pattern: Pattern, table: str) -> bool:
-    schema, _, name = table.partition(".")
-    return pattern.matches(schema, name)
-
-
-def lag(session: Session, command: Parsed) -> Any:
-    """Age of the last change each has handled."""
-    return _ask_each(session, command, "GETLAG", lambda _, reply: view.lag(reply))
-
-
-def send(session: Session, command: Parsed) -> Any:
-    """One request of the control socket."""
-    verb = next(option.name for option in command.command.options if command.has(option.name))
-    args = {"tables": command.text(verb)} if "COLLISIONS" in verb else {}
-    return _ask_each(session, command, verb, lambda group, reply: _shown(verb, group, reply), **args)
-
-
-def _shown(verb: str, group: GroupFacts, reply: dict[str, Any]) -> list[str]:
-    if verb == "STATUS":
-        return view.send_status(group.program, group.name, group.pid, reply)
-    if verb == "GETLAG":
-        return view.lag(reply)
-    if verb == "LOGEND":
-        return ["YES" if reply.get("logend") else "NO"]
-    if verb == "GETPARAMINFO":
-        return ["", f"Parameter file {reply.get('file')}:", *(f"  {line}" for line in reply.get("parameters", [])), ""]
-    return ["Request processed."]

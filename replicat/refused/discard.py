@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from replicat.decode import Spot
 from replicat.net.part import Mapped
@@ -19,6 +20,7 @@ from replicat.refused.discardfile import DiscardFile
 from replicat.refused.discardrecord import Reason, record
 from replicat.refused.rules import DISCARD, ErrorRule, needs_discard_file
 from replicat.target import RefusedError
+from trails.errors import OperatorError
 from trails.position import Position
 from trails.record import Op
 from trails.runtime.clock import Clock, RealClock
@@ -68,6 +70,7 @@ class Discards:
         self._file = file
         self._warn = warn
         self._tally = _Tally()
+        self._roll = False
 
     def attach(self, position: Position) -> None:
         """A new connection: nothing is open, and all from `position` on comes again."""
@@ -96,6 +99,21 @@ class Discards:
         """See ladder.Judge. Records stay: their changes come again at once."""
         del self._tally.counts[mark[0] :]
         del self._tally.reasons[mark[1] :]
+
+    def roll_soon(self) -> dict[str, Any]:
+        """DISCARDROLLOVER: begin a new file at the next flush."""
+        if self._file is None:
+            raise OperatorError("no REPERROR discards, so there is no discard file")
+        self._roll = True
+        return {}
+
+    def roll(self) -> None:
+        """Begin a new file, if that is asked for. Only where all that was committed is durable in the target.
+
+        A change that comes again, after a crash of the target, is then never one whose record is in an older file.
+        """
+        if self._roll and self._file is not None and self._file.roll():
+            self._roll = False
 
     def sync(self) -> None:
         """Before the commit."""

@@ -7,6 +7,7 @@ Text for people, a record a change; its last line bears a CRC over the lines bef
     after the write, before sync   whole records, in memory or on disk  they are written again in place, and synced
     after sync, before commit      whole records                        the change comes again, and is not written twice
     after commit                   whole records before the row         nothing: they count no more for what comes
+    in DISCARDROLLOVER, or PURGE   files with their old or new names    a number is missing, at most; no record is lost
 
 Which changes may come again is told by the checkpoint row: those of records at its position or after it. Nothing that
 is whole is ever removed here, nor what a person wrote between records; PURGE only gives an older file another name.
@@ -154,10 +155,11 @@ class DiscardFile:
 
     def _age(self) -> None:
         stem, suffix = os.path.splitext(self.path)
-        for age in range(AGED - 1, -1, -1):
-            younger = self.path if age == 0 else f"{stem}.{age - 1}{suffix}"
-            if self._fs.exists(younger):
-                self._fs.rename(younger, f"{stem}.{age}{suffix}")
+        names = [self.path, *(f"{stem}.{age}{suffix}" for age in range(AGED))]
+        # Up to the first number that is free: after a crash in here no file takes the place of another.
+        free = next((i for i, name in enumerate(names) if i and not self._fs.exists(name)), AGED)
+        for i in range(free, 0, -1):
+            self._fs.rename(names[i - 1], names[i])
         self._fs.sync_dir(os.path.dirname(self.path))
 
     def add(self, lines: list[str]) -> None:
@@ -209,7 +211,8 @@ class DiscardFile:
         self._close_file()  # opened by name for each batch: whoever moves the file away loses nothing
 
     def _not_kept(self, error: OperatorError) -> OperatorError:
-        return OperatorError(
+        # Of the same type: a full disk (exit code 3) stays one.
+        return type(error)(
             f"the discard file does not take a record, so nothing of the batch was committed: {error.message}",
             hint=error.hint,
         )
@@ -218,6 +221,14 @@ class DiscardFile:
         """What stands before `position` will not come again, unless a new connection finds an older row."""
         if self._last < position:
             self._known.clear()
+
+    def roll(self) -> bool:
+        """Give the file another name, so that a new one begins. False: it has records of changes not committed."""
+        if self._known or self._file is not None:
+            return False
+        if self._fs.exists(self.path):
+            self._age()
+        return True
 
     def close(self) -> None:
         """Let the file go."""

@@ -72,8 +72,8 @@ class Run:
         target.faults = faults
         return target
 
-    def __call__(self, target: ListTarget | None = None, params: ReplicatParams = PARAMS) -> Replicat:
-        """Start, apply all there is, flush, stop."""
+    def __call__(self, target: ListTarget | None = None, params: ReplicatParams = PARAMS, *verbs: str) -> Replicat:
+        """Start, apply all there is, ask for `verbs`, flush, stop."""
         file = DiscardFile(self.fs, PATH, 1, title="A discard file")
         process = Replicat(
             params, REG, TRAIL, fs=self.fs, clock=FakeClock(), target=target or self.target(),
@@ -86,6 +86,8 @@ class Run:
                     if not process._away and process._at_eof:
                         break
                     process._clock.sleep(1)
+            for verb in verbs:
+                process.command(verb, {})
             process.flush()
         finally:
             process.close()
@@ -119,6 +121,22 @@ def test_a_clean_run_counts_and_warns():
     assert run.said[0].endswith(f"(s.kv SQLSTATE 23505: 2); see {PATH}")
     assert run().stats.total() == 0
     assert len(run.said) == 3
+
+
+def test_a_rollover_begins_a_new_file_once_all_is_durable():
+    """DISCARDROLLOVER: at the flush, when no change of the file can come again; asked without a file it is refused."""
+    run = Run()
+    run(None, PARAMS, "DISCARDROLLOVER")
+    assert not run.fs.exists(PATH)
+    aged = PATH.removesuffix(".dsc") + ".0.dsc"
+    assert len(list(Examined(run.fs.open(aged)))) == len(DISCARDED)
+    process = Replicat(
+        PARAMS, REG, TRAIL, fs=run.fs, clock=FakeClock(), target=run.target(), engine=InlineEngine(run.fs),
+        note=lambda text: None,
+    )  # fmt: skip
+    with pytest.raises(OperatorError, match="there is no discard file"):
+        process.command("DISCARDROLLOVER", {})
+    process.close()
 
 
 def calls(count: Callable[[Run, FailAt], None]) -> int:

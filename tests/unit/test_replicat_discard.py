@@ -22,7 +22,7 @@ from trails.position import Position
 from trails.record import MISSING
 from trails.runtime.home import Home
 from trails.runtime.params import parse_text
-from trails.testing import After, FaultFs
+from trails.testing import After, Crash, FaultFs
 
 BEGIN, PLACE = Position(0, 0), Position(3, 4096)
 GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\n"
@@ -325,6 +325,53 @@ def test_purge_begins_a_new_file_and_keeps_ten(fs: FaultFs):
     assert names == sorted(["REP1.dsc", *(f"REP1.{n}.dsc" for n in range(10))])
     assert b"change 13 of" in fs.content("/home/dirdsc/REP1.0.dsc")
     assert b"change 4 of" in fs.content("/home/dirdsc/REP1.9.dsc")
+
+
+def aged_names(fs: FaultFs) -> list[str]:
+    """The discard files there are."""
+    return sorted(name for name in fs.listdir("/home/dirdsc") if name.startswith("REP1"))
+
+
+def test_a_rollover_waits_until_all_that_is_in_the_file_is_committed(fs: FaultFs):
+    """DISCARDROLLOVER: a record whose change may come again must be found in the file, or it is written twice."""
+    file = opened(fs)
+    assert file.roll()  # nothing there: nothing to do
+    file.add(text_of(0))
+    assert not file.roll()
+    file.sync()
+    assert not file.roll()
+    file.committed(Position(PLACE.seqno, PLACE.rba + 1))
+    assert file.roll()
+    assert aged_names(fs) == ["REP1.0.dsc"]
+    file.add(text_of(1, Position(5, 0)))
+    file.sync()
+    assert aged_names(fs) == ["REP1.0.dsc", "REP1.dsc"]
+    assert [place for place in places(fs) if "change 0 of" in place] == []
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_crash_at_any_call_of_a_rollover_loses_no_record(how: After):
+    """Every record is in one file; the next rollover takes no file's place."""
+    for crash_at in range(1, 60):
+        fs = FaultFs()
+        for number in range(3):
+            written(fs, text_of(number, Position(number, 0)), position=Position(number, 0), purge=True)
+        file = opened(fs, Position(9, 0))
+        fs.crash_at = fs.calls + crash_at
+        try:
+            file.roll()
+        except Crash:
+            fs.reboot(how)
+        else:
+            break
+        finally:
+            fs.crash_at = None
+        written(fs, text_of(3, Position(9, 0)), position=Position(9, 0))
+        file = opened(fs, Position(10, 0))
+        file.roll()
+        contents = b"".join(fs.content(f"/home/dirdsc/{name}") for name in aged_names(fs))
+        assert [contents.count(f"change {n} of".encode()) for n in range(4)] == [1] * 4, crash_at
+    assert crash_at > 3
 
 
 def test_a_file_that_is_moved_away_is_made_anew(fs: FaultFs):

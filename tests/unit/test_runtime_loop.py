@@ -25,11 +25,21 @@ from trails.runtime.home import Home
 from trails.runtime.loop import Process, Stop, Wait, run
 from trails.testing import FakeClock
 
+LONG = 600.0
+"""Seconds a process here would sleep, and the time between two saves: a wake-up that is lost is a test that doesn't end
+before the suite's own limit, however slow the machine is; one that comes is a test that just ends.
+"""
+
+
+def run_asleep(process: Process, stop: Stop) -> None:
+    """Run with nothing due for ten minutes, so that only an event can wake an idle process."""
+    run(process, lambda c: None, stop, clock=RealClock(), checkpoint_every=LONG)
+
 
 class Scripted(Process):
     """Does what `work` says at each step; notes what the loop asks of it."""
 
-    def __init__(self, work: Callable[[Scripted], bool], waits: list[Wait] | None = None, idle: float = 30.0) -> None:
+    def __init__(self, work: Callable[[Scripted], bool], waits: list[Wait] | None = None, idle: float = LONG) -> None:
         self.work = work
         self.steps = 0
         self.notes: list[str] = []
@@ -125,27 +135,17 @@ def test_a_forced_stop_skips_the_last_save(stop: Stop) -> None:
 def test_an_idle_process_sleeps_until_something_comes(stop: Stop) -> None:
     """No step while nothing happens, a step at once when a descriptor is readable."""
     reader, writer = os.pipe()
-    came: list[float] = []
 
     def work(process: Scripted) -> bool:
         if select.select([reader], [], [], 0)[0]:
             os.read(reader, 9)
-            came.append(time.monotonic())
-            stop.request()
+            stop.request()  # made inside a step, it is no lost wake-up either
         return False
 
     process = Scripted(work, [reader])
-    sent: list[float] = []
-
-    def send() -> None:
-        sent.append(time.monotonic())
-        os.write(writer, b"x")
-
-    threading.Timer(0.3, send).start()
-    run(process, lambda c: None, stop, clock=RealClock())
+    threading.Timer(0.3, os.write, (writer, b"x")).start()
+    run_asleep(process, stop)
     assert process.steps == 2
-    assert came[0] - sent[0] < 0.1
-    assert time.monotonic() - came[0] < 1  # the request to stop, made inside a step, is no lost wake-up either
 
 
 def test_a_descriptor_may_be_waited_on_for_writing(stop: Stop) -> None:
@@ -158,9 +158,7 @@ def test_a_descriptor_may_be_waited_on_for_writing(stop: Stop) -> None:
         return False
 
     process = Scripted(work, [(left.fileno(), select.POLLOUT)])
-    begin = time.monotonic()
-    run(process, lambda c: None, stop, clock=RealClock())
-    assert time.monotonic() - begin < 1
+    run_asleep(process, stop)
     right.close()
 
 
@@ -175,26 +173,22 @@ def test_a_closed_descriptor_is_a_bug_not_a_spin(stop: Stop) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_wakes_an_idle_process_at_once(stop: Stop, number: int) -> None:
-    """It would sleep half a minute otherwise."""
-    begin = time.monotonic()
+    """It would sleep ten minutes otherwise."""
     threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
     process = Scripted(lambda p: False)
-    run(process, lambda c: None, stop, clock=RealClock())
-    assert time.monotonic() - begin < 1
+    run_asleep(process, stop)
     assert process.notes == ["flush", "close"]
 
 
 def test_a_signal_between_check_and_wait_is_not_lost(stop: Stop) -> None:
     """It comes at the end of the last step, when the flag was looked at before."""
-    begin = time.monotonic()
 
     def work(process: Scripted) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
     process = Scripted(work)
-    run(process, lambda c: None, stop, clock=RealClock())
-    assert time.monotonic() - begin < 1
+    run_asleep(process, stop)
     assert process.steps == 1
 
 
@@ -209,7 +203,7 @@ def test_an_idle_process_still_saves_when_due(stop: Stop) -> None:
 
     process = Scripted(lambda p: False)
     run(process, save, stop, clock=RealClock(), checkpoint_every=0.05)
-    assert 3 <= process.steps <= 5
+    assert 3 <= process.steps <= 5  # one a save; a slow machine makes them later, never more
 
 
 def test_chores_are_done_between_steps(stop: Stop) -> None:
@@ -263,7 +257,7 @@ def served(home: Home) -> Iterator[Home]:
     thread.start()
     yield home
     stop.request()
-    thread.join(5)
+    thread.join(LONG)
     server.close()
 
 
@@ -271,7 +265,7 @@ def _raw(home: Home) -> socket.socket:
     link = socket.socket(socket.AF_UNIX)
     with control_module._short_path(home.control("EXT1")) as short:
         link.connect(short)
-    link.settimeout(5)
+    link.settimeout(60)
     return link
 
 
@@ -328,15 +322,17 @@ def test_a_request_without_end_is_cut_off(served: Home) -> None:
     assert ask(served, "EXT1", "ECHO")["ok"]
 
 
-def test_clients_that_do_not_read_or_write_stall_nobody(served: Home) -> None:
-    """One asks for megabytes and never reads, others connect and say nothing; still answers come at once."""
+def test_clients_that_do_not_read_or_write_stall_nobody(served: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One asks for megabytes and never reads, others connect and say nothing: nobody is dropped, others are answered.
+
+    PATIENCE is ten minutes here: whoever had to wait for a client to be dropped would not be answered in time.
+    """
+    monkeypatch.setattr(control_module, "PATIENCE", LONG)
     silent = [_raw(served) for _ in range(MAX_CLIENTS - 2)]
     slow = _raw(served)
     slow.sendall(b'{"verb": "BIG"}\n')
-    begin = time.monotonic()
     for _ in range(20):
-        assert ask(served, "EXT1", "ECHO")["ok"]
-    assert time.monotonic() - begin < 2
+        assert ask(served, "EXT1", "ECHO", timeout=60)["ok"]
     for link in [*silent, slow]:
         link.close()
 
@@ -345,7 +341,7 @@ def test_too_many_silent_clients_are_dropped_in_time(served: Home, monkeypatch: 
     """All places taken: the next one waits until the silent ones' patience is over."""
     monkeypatch.setattr(control_module, "PATIENCE", 0.3)
     silent = [_raw(served) for _ in range(MAX_CLIENTS + 2)]
-    assert ask(served, "EXT1", "ECHO", timeout=5)["ok"]
+    assert ask(served, "EXT1", "ECHO", timeout=60)["ok"]
     for link in silent:
         link.close()
 
@@ -360,12 +356,10 @@ def test_asking_nobody_is_away(home: Home) -> None:
 
 
 def test_a_process_that_does_not_answer_is_away(home: Home) -> None:
-    """The wait is bounded, also when the queue of connections is full."""
+    """The wait is bounded (nobody ever answers here), also when the queue of connections is full."""
     server = ControlServer(home, "EXT1", _answer)
-    begin = time.monotonic()
     with pytest.raises(AwayError, match=r"did not answer STATUS within 0\.2 seconds"):
         ask(home, "EXT1", "STATUS", timeout=0.2)
-    assert time.monotonic() - begin < 1
     links = []
     with contextlib.suppress(BlockingIOError):
         while True:

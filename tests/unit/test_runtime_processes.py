@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.homes import good
+from ggsci import asking, facts
+from tests.support.homes import as_json, bad, good
+from tests.support.homes import wait_for as wait_until
 from trails import checkpoint
 from trails.errors import AwayError
 from trails.runtime import registration
@@ -27,11 +30,12 @@ import os, sys, time
 from trails.checkpoint import Checkpoint
 from trails.errors import AwayError, OperatorError
 from trails.record import Op
-from trails.runtime.params import COMMON, Keyword, check, group, table, text
+from trails.runtime.params import Keyword, check, group, table, text
 from trails.runtime.process import Process, main
+from trails.runtime.reportparams import SHARED, TIMED_VERBS as ROLLOVERS
 from trails.runtime.stats import Stats
 
-KEYWORDS = COMMON | table(
+KEYWORDS = SHARED | ROLLOVERS | table(
     Keyword("EXTRACT", "group", "", "", group),
     Keyword("DO", "what", "", "", text),
     Keyword("SOURCEDB", "url", "", "", text),
@@ -41,7 +45,7 @@ class Tiny(Process):
     def __init__(self, context):
         self.do = check(context.statements, KEYWORDS, "tiny").one("DO", "idle")
         self.context = context
-        self.stats = Stats(context.started_us)
+        self.stats = Stats(context.clock.now_us)
         self.trail = None
         if self.do == "slow start": time.sleep(1)
         if self.do == "refuse": raise OperatorError("slot ext1 is missing", hint="REGISTER EXTRACT ext1")
@@ -52,10 +56,15 @@ class Tiny(Process):
         if self.do == "bug in step": raise ZeroDivisionError("1/0")
         if self.do == "hang":
             self.context.log.info("TG-00001", "hanging")
-            time.sleep(60)
+            time.sleep(600)
         if self.do == "fill":
             self.trail = self.trail or self.context.fs.create(self.context.home.folder("dirdat") + f"/x{os.getpid()}")
             self.trail.write_at(self.trail.size(), bytes(8192))
+            return True
+        if self.do == "fill slowly":
+            self.trail = self.trail or self.context.fs.create(self.context.home.folder("dirdat") + f"/x{os.getpid()}")
+            self.trail.write_at(self.trail.size(), bytes(4096))
+            time.sleep(0.1)
             return True
         if self.do == "log":
             self.context.log.info("TG-00001", "x" * 4000)
@@ -73,10 +82,9 @@ class Tiny(Process):
 
     def waits(self): return []
 
-    def idle_seconds(self): return 60.0
+    def idle_seconds(self): return 600.0
 
     def command(self, verb, args):
-        if verb == "STATS": return self.stats.to_reply()
         if verb == "STATUS": return {"status": "At EOF", "previous": len(self.context.previous)}
         raise OperatorError(f"{verb} is unknown")
 
@@ -104,7 +112,7 @@ class Running:
         """(exit code, stderr), after that signal."""
         if number:
             self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
@@ -115,7 +123,7 @@ def group_status(home: Home) -> GroupStatus:
 
 def wait_for(home: Home, wanted: Status) -> GroupStatus:
     """Until EXT1 is in that status."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while (found := group_status(home)).status is not wanted:
         assert time.monotonic() < end, found
         time.sleep(0.01)
@@ -169,14 +177,13 @@ def _no_process_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_run_from_start_to_stop(home: Home) -> None:
-    """SIGTERM wakes it out of a minute's sleep; it saves, closes, and shows STOPPED with code 0."""
+    """SIGTERM wakes it out of ten minutes' sleep; it saves, closes, and shows STOPPED with code 0."""
     assert group_status(home) == GroupStatus(Status.STOPPED)
+    parameters(home, "CHECKPOINTSECS 3600\n")
     tiny = Running(home).up()
     running = group_status(home)
     assert (running.status, running.pid) == (Status.RUNNING, tiny.process.pid)
-    begin = time.monotonic()
     assert tiny.end(signal.SIGTERM) == (0, "")
-    assert time.monotonic() - begin < 3
     ended = group_status(home)
     assert (ended.status, ended.exit_code, ended.stop) == (Status.STOPPED, 0, "G")
     (saved,) = checkpoint.load(home.fs, home.checkpoint("EXT1", "EXTRACT"))
@@ -188,7 +195,7 @@ def test_the_report_and_the_log_tell_the_run(home: Home) -> None:
     """Banner, parameters with hidden passwords, messages, statistics; the log has start and end."""
     parameters(home, "DO busy\nSOURCEDB postgresql://me:geheim@h/d\nREPORTCOUNT EVERY 1 SECONDS\n")
     tiny = Running(home).up()
-    time.sleep(1.3)
+    wait_until(lambda: "records processed as of" in read(home.report("EXT1")))
     tiny.end(signal.SIGTERM)
     report = read(home.report("EXT1"))
     order = [
@@ -255,7 +262,7 @@ def test_the_manager_is_a_process_without_a_group(home: Home) -> None:
     """Its file is mgr.prm, its name MGR."""
     Path(home.prm("mgr")).write_text("COMMENT nothing\n")
     manager = Running(home, "MANAGER", "--home", home.root)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while manager_status(home).status is not Status.RUNNING:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -307,6 +314,55 @@ def test_a_second_signal_ends_a_process_that_hangs(home: Home) -> None:
     assert group_status(home).status is Status.ABENDED
 
 
+def test_a_process_that_hangs_never_looks_healthy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GG-19: it holds its lock and answers nobody; its last loop turn tells since when, in INFO, JSON and errors."""
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(asking, "HANGS_US", 0)
+    monkeypatch.setattr(facts, "STALE_AFTER_US", 0)
+    parameters(home, "DO hang\n")
+    tiny = Running(home).up()
+    wait_until(lambda: "hanging" in read(home.ggserr))
+    turned = group_status(home).turned_us
+    assert turned is not None
+    said = bad(home, "SEND ext1, STATUS")
+    assert "EXT1 did not answer STATUS within 0.2 seconds: its main loop has stood still for 00:0" in said
+    assert "KILL EXT1 ends it" in said
+    assert "Main Loop            stands still for 00:0" in good(home, "INFO ext1")
+    (shown,) = as_json(home, "STATUS ext1")
+    assert shown["turn_age_us"] > 0
+    assert group_status(home).turned_us == turned
+    tiny.process.kill()
+    assert tiny.process.wait() == -signal.SIGKILL
+    assert group_status(home).turned_us is None
+
+
+def test_a_process_that_works_shows_its_loop_turns(home: Home) -> None:
+    """About each second, busy or idle."""
+    parameters(home, "DO busy\n")
+    tiny = Running(home).up()
+    first = group_status(home).turned_us
+    wait_until(lambda: (group_status(home).turned_us or 0) > (first or 0))
+    assert tiny.end(signal.SIGTERM) == (0, "")
+
+
+def test_statistics_by_period_and_parameters_of_a_running_process(home: Home) -> None:
+    """STATS shows, then resets LATEST; GETPARAMINFO of one parameter; unknown requests are told what there is."""
+    parameters(home, "DO busy\nSOURCEDB postgresql://me:geheim@h/d\n")
+    tiny = Running(home).up()
+    wait_until(lambda: ask(home, "EXT1", "STATS")["tables"])
+    said = good(home, "STATS ext1, TOTAL, LATEST, RESET")
+    assert said.count("*** Total statistics since") == said.count("*** Latest statistics since") == 1
+    assert "Hourly" not in said
+    reply = ask(home, "EXT1", "STATS")
+    assert reply["periods"]["LATEST"]["since_us"] > reply["since_us"]
+    assert "Command received: STATS, RESET." in read(home.ggserr)
+    assert "SOURCEDB postgresql://me:********@h/d  (ext1.prm:3)" in good(home, "SEND ext1, GETPARAMINFO sourcedb")
+    assert "CHECKPOINTSECS is not in " in good(home, "SEND ext1, GETPARAMINFO CHECKPOINTSECS")
+    assert "COUNT belongs to SHOWTRANS" in bad(home, "SEND ext1, STATUS, COUNT 5")
+    assert "REPORTRATE: expected HR, MIN, SEC, found DAY" in bad(home, "STATS ext1, REPORTRATE day")
+    assert tiny.end(signal.SIGTERM)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("do", "code", "message"),
     [
@@ -348,7 +404,7 @@ def test_looking_at_the_status_never_hinders_a_start(home: Home) -> None:
     """Looking takes the lock for an instant; a start outwaits that."""
     for _ in range(3):
         tiny = Running(home)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while group_status(home).status is not Status.RUNNING:
             assert time.monotonic() < end
         assert tiny.end(signal.SIGTERM) == (0, "")
@@ -445,17 +501,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
-    """Full while it runs, full at a start: one line, ABENDED. With space again, START goes on."""
+    """Full while it runs, full at a start: one line, ABENDED, exit code 3. With space again, START goes on."""
     home = make_home(small_disk / "home")
     assert Running(home).up().end(signal.SIGTERM) == (0, "")
     parameters(home, "DO fill\n")
     code, errors = Running(home).end()
-    assert code == 2
+    assert code == 3
     assert "No space left on device. Make space on this file system" in errors
     assert errors.count("\n") == 1
-    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 2)
+    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 3)
     code, errors = Running(home).end()
-    assert code == 2
+    assert code == 3
     assert "No space left on device" in errors
     assert errors.count("\n") == 1
     assert group_status(home).status is Status.ABENDED
@@ -465,6 +521,30 @@ def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
     tiny = Running(home).up()
     assert ask(home, "EXT1", "STATUS")["previous"] == 1
     assert tiny.end(signal.SIGTERM) == (0, "")
+
+
+def test_cw_28_a_disk_that_fills_up_is_noticed_before_it_is_full(small_disk: Path) -> None:
+    """CW-28: a warning at DISKWARN; at DISKSTOP the last save, exit code 3, space left; START refuses till then."""
+    home = make_home(small_disk / "home")
+    writes = (registration.TrailReg("./dirdat/xt", "EXTTRAIL"),)
+    registration.save(home, dataclasses.replace(registration.load(home, "EXT1"), trails=writes))
+    Path(home.globals).write_text("DISKWARN 65%\nDISKSTOP 40%\n")
+    parameters(home, "DO fill slowly\n")
+    code, errors = Running(home).end()
+    assert code == 3
+    assert "less than DISKSTOP" in errors
+    assert "ended before the disk is full" in errors
+    assert errors.count("\n") == 1
+    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 3)
+    save = checkpoint.load(home.fs, home.checkpoint("EXT1", "EXTRACT"))[0]
+    assert (save.stop_status, save.extra.get("flushed")) == ("A", True)
+    assert os.statvfs(small_disk).f_bavail > 0
+    assert "less than DISKWARN" in Path(home.ggserr).read_text()
+    assert Running(home).end()[0] == 3
+    for name in os.listdir(home.folder("dirdat")):
+        os.unlink(os.path.join(home.folder("dirdat"), name))
+    parameters(home, "DO idle\n")
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
 
 
 def test_a_read_only_home_is_one_clear_line(small_disk: Path) -> None:

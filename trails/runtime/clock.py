@@ -42,6 +42,12 @@ class RealClock:
         time.sleep(seconds)
 
 
+def iso_text(us: int) -> str:
+    """`2026-02-03T02:30:05.123456+01:00`, as programs read it."""
+    seconds, rest = divmod(us, 1_000_000)
+    return datetime.fromtimestamp(seconds).astimezone().replace(microsecond=rest).isoformat(timespec="microseconds")
+
+
 def local_text(us: int, *, fraction: bool = False) -> str:
     """`2026-02-03 02:30:05` (with `.123456` if asked) in the machine's own time zone, as operators read it."""
     seconds, rest = divmod(us, 1_000_000)

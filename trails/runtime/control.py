@@ -14,10 +14,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from trails.errors import AwayError, GateError
+from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.home import Home
 
 MAX_REQUEST = 64 << 10
@@ -167,6 +167,20 @@ class ControlServer:
         client.link.close()
 
 
+RUNTIME_VERBS = ("FORCESTOP", "GETPARAMINFO", "REPORT", "STATS", "STOP")
+"""What startup.py answers for every process, beside what is asked by programs only (PING, METRICS)."""
+_ASKED_BY_PROGRAMS = ("METRICS", "PING")
+
+
+def unknown(program: str, verb: str, known: Iterable[str]) -> OperatorError:
+    """A refusal that names the requests a process does know; `known` are its own."""
+    from trails.runtime.params import did_you_mean
+
+    all_of_them = sorted({*known, *RUNTIME_VERBS} - set(_ASKED_BY_PROGRAMS))
+    meant = did_you_mean(verb, all_of_them)
+    return OperatorError(f"{program} knows no request {verb}{meant}", hint=f"It knows {', '.join(all_of_them)}")
+
+
 def failure(text: str) -> dict[str, Any]:
     """An answer that says no."""
     return {"ok": False, "error": text}
@@ -215,7 +229,10 @@ def _read_reply(link: socket.socket, end: float) -> dict[str, Any]:
         if not data or size > MAX_REPLY:
             raise ValueError("it ended before it had answered" if not data else "its answer is too long")
         parts.append(data)
-    reply = json.loads(b"".join(parts))
+    try:
+        reply = json.loads(b"".join(parts))
+    except RecursionError:
+        raise ValueError("its answer is nested too deeply") from None
     if not isinstance(reply, dict):
         raise ValueError("its answer is no JSON object")
     return reply

@@ -22,9 +22,11 @@ from types import FrameType
 from typing import Any, Protocol
 
 from trails.checkpoint import Checkpoint
-from trails.errors import EXIT_AWAY
+from trails.errors import EXIT_AWAY, GateError
 from trails.runtime.clock import Clock
 from trails.runtime.control import ControlServer
+from trails.runtime.metrics import Counters, Meter
+from trails.runtime.stats import Stats
 
 Wait = int | tuple[int, int]
 """What to wake on while idle: a file descriptor to read from, or (descriptor, select.POLLIN | select.POLLOUT)."""
@@ -35,6 +37,9 @@ BUSY_LOOK = 0.02
 
 class Process(Protocol):
     """One process. Inherit from it for the defaults."""
+
+    stats: Stats | None = None
+    """What it counts by table, for STATS and the report; None if it counts nothing (Manager)."""
 
     def step(self) -> bool:
         """Do one bounded piece of work, well under a second. True: there is more to do at once.
@@ -56,7 +61,7 @@ class Process(Protocol):
         return []
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
-        """Answer STATUS, STATS, GETLAG, LOGEND, ... Raises OperatorError if it doesn't know the verb."""
+        """Answer STATUS, GETLAG, LOGEND, ...; control.unknown() for a verb it doesn't know."""
         ...
 
     def idle_seconds(self) -> float:
@@ -67,6 +72,14 @@ class Process(Protocol):
         """Why the process has done all that it ever will, and ends as after a STOP; empty while it has not."""
         return ""
 
+    def counters(self) -> Counters:
+        """What it has done since it started; asked for each second, so plain numbers that are there already."""
+        return Counters()
+
+    def blocked(self) -> bool:
+        """Whether it is idle because its output takes nothing more, not for want of input."""
+        return False
+
 
 class Stop:
     """The wish that the process ends: by SIGTERM, SIGINT, or the control socket. A second signal ends it at once."""
@@ -74,6 +87,7 @@ class Stop:
     def __init__(self) -> None:
         self.requested = False
         self.forced = False
+        self.error: GateError | None = None
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
@@ -84,10 +98,14 @@ class Stop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    def request(self, *, forced: bool = False) -> None:
-        """Ask for the end, from any thread; forced: without the last save, as a crash would end it."""
+    def request(self, *, forced: bool = False, error: GateError | None = None) -> None:
+        """Ask for the end, from any thread; forced: without the last save, as a crash would end it.
+
+        error: the process saves and ends cleanly, and then with this error (the disk guard).
+        """
         self.requested = True
         self.forced = self.forced or forced
+        self.error = self.error or error
         with contextlib.suppress(BlockingIOError):
             self._writer.send(b"\0")
 
@@ -122,14 +140,17 @@ def run(
     checkpoint_every: float = 10.0,
     control: ControlServer | None = None,
     chores: Sequence[Chore] = (),
+    meter: Meter | None = None,
 ) -> None:
     """Drive the process until a stop is asked for. Any error of it comes out of here, after close()."""
     try:
-        _loop(process, save, stop, clock, checkpoint_every, control, chores)
+        _loop(process, save, stop, clock, checkpoint_every, control, chores, meter or Meter(process.counters, clock))
     except BaseException:
         _close_after_error(process)
         raise
     process.close()
+    if stop.error is not None:
+        raise stop.error
 
 
 def _loop(
@@ -140,6 +161,7 @@ def _loop(
     checkpoint_every: float,
     control: ControlServer | None,
     chores: Sequence[Chore],
+    meter: Meter,
 ) -> None:
     due = clock.monotonic() + checkpoint_every
     looked = 0.0
@@ -150,15 +172,19 @@ def _loop(
             _save(process, save)
             now = clock.monotonic()
             due = now + checkpoint_every
+        meter(now)
         for chore in chores:
             chore(now)
         if more and now - looked < BUSY_LOOK:
             continue
         looked = now
         seconds = 0.0 if more else max(0.0, min(process.idle_seconds(), due - now))
+        blocked = not more and process.blocked()
         _wait([] if more else process.waits(), stop, control, seconds, clock)
+        if not more:
+            meter.rested(clock.monotonic() - now, blocked=blocked)
     if not stop.forced:
-        _save(process, save, stop_status="G")
+        _save(process, save, stop_status="A" if stop.error else "G")
 
 
 def _save(process: Process, save: Callable[[Checkpoint], None], stop_status: str = "A") -> None:

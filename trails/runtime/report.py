@@ -1,8 +1,9 @@
 """What a process tells people: its report `dirrpt/<GROUP>.rpt`, and its lines in the home's `ggserr.log`.
 
 Rule: every message goes through `Log`, which masks passwords and puts it in both files; row values never go there.
-Each line is one O_APPEND write of its own, so processes share ggserr.log and a SIGKILL leaves whole lines. These two
-files are for people: not synced, but a failed write (disk full) is an error like any other, never a traceback.
+Each line is one O_APPEND write of its own, so processes share ggserr.log (eventlog.py) and a SIGKILL leaves whole
+lines. These files are for people: not synced, but a failed write (disk full) is an error like any other, never a
+traceback.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import resource
 from collections.abc import Callable, Sequence
 
 from trails.errors import GateError, OperatorError
-from trails.runtime.clock import Clock, local_text
+from trails.runtime.clock import Clock, iso_text, local_text
+from trails.runtime.eventlog import HINT, EventLog, aged, append, make_room
 from trails.runtime.home import Home
 from trails.runtime.masking import mask, mask_parameters
 
 AGED = 10
 WIDTH = 71
-_HINT = "Mend that, then START again"
 
 STARTING = "TG-00992"
 STARTED = "TG-00993"
@@ -29,22 +30,9 @@ FAILED = "TG-00446"
 AWAY = "TG-01224"
 BUG = "TG-00001"
 ABENDING = "TG-01668"
+RESOLVED = "TG-06506"
 
 __all__ = ["Log", "Report", "append", "mask", "mask_parameters", "quietly"]
-
-
-def append(path: str, text: str) -> None:
-    """Add `text` to a log in one write. Raises OperatorError if that fails."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            data = memoryview(text.encode("utf-8", "backslashreplace"))
-            while data:
-                data = data[os.write(fd, data) :]
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise OperatorError(f"{path} can't be written: {error.strerror}", hint=_HINT) from None
 
 
 class Report:
@@ -52,13 +40,16 @@ class Report:
 
     def __init__(self, home: Home, group: str) -> None:
         self.path = home.report(group)
+        self.age()
+
+    def age(self) -> None:
+        """Begin a new file."""
         try:
-            for age in range(AGED - 1, -1, -1):
-                older = home.report(group, age - 1 if age else None)
-                if os.path.exists(older):
-                    os.replace(older, home.report(group, age))
+            if os.path.exists(self.path):
+                make_room(self.path, AGED)
+                os.replace(self.path, aged(self.path, 0))
         except OSError as error:
-            raise OperatorError(f"{self.path} can't be aged: {error.strerror}", hint=_HINT) from None
+            raise OperatorError(f"{self.path} can't be aged: {error.strerror}", hint=HINT) from None
         append(self.path, "")
 
     def lines(self, lines: Sequence[str]) -> None:
@@ -70,19 +61,20 @@ class Report:
         stars = "*" * WIDTH
         self.lines(["", stars, *(f"**{title:^{WIDTH - 4}}**" for title in titles), stars, ""])
 
-    def banner(self, product: str, version: str, started_us: int) -> None:
+    def banner(self, product: str, version: str, started_us: int, description: str = "") -> None:
         """The head: what runs, where, as which process, under which limits."""
         machine = platform.uname()
-        self.box(product, f"Version {version}", f"Starting at {local_text(started_us)}")
+        platform_line = f"{machine.system}, {machine.machine}, Python {platform.python_version()}"
+        self.box(product, f"Version {version}", platform_line, f"Starting at {local_text(started_us)}")
         self.lines(
             [
                 f"Operating System Version: {machine.system}, {machine.release}, {machine.version}",
                 f"Node: {machine.node}",
                 f"Machine: {machine.machine}",
-                f"Python: {platform.python_version()}",
                 f"{'':21}soft limit   hard limit",
                 *(_limit(*item) for item in _LIMITS),
                 f"Process id: {os.getpid()}",
+                *([f"Description: {description}"] if description else []),
             ]
         )
 
@@ -106,40 +98,63 @@ def _limit(name: str, which: int) -> str:
 
 
 class Log:
-    """Messages of one process: `component` is its product name, `source` its parameter file's base name."""
+    """Messages of one process: `component` is its product name, `source` its parameter file's base name.
+
+    Keyword arguments of a message are its fields in ggserr.json: plain values that a program need not parse out.
+    """
 
     def __init__(self, home: Home, component: str, source: str, clock: Clock, report: Report | None = None) -> None:
-        self._path = home.ggserr
-        self._component = f"{component}, {source}" if source else component
+        self._events = EventLog(home)
+        self._component = component
+        self._source = source
         self._clock = clock
         self.report = report
         self.must_write = True
         """False: a line that can't be written is lost, and nothing else: the Manager has to outlive a full disk."""
 
-    def info(self, code: str, text: str) -> None:
+    def info(self, code: str, text: str, **fields: object) -> None:
         """Something an operator may want to know."""
-        self._write("INFO", code, text)
+        self._write("INFO", code, text, fields)
 
-    def warning(self, code: str, text: str) -> None:
+    def warning(self, code: str, text: str, **fields: object) -> None:
         """Something that may need a hand later."""
-        self._write("WARNING", code, text)
+        self._write("WARNING", code, text, fields)
 
-    def error(self, code: str, text: str) -> None:
+    def error(self, code: str, text: str, **fields: object) -> None:
         """Something that ended the process, or will."""
-        self._write("ERROR", code, text)
+        self._write("ERROR", code, text, fields)
 
-    def _write(self, severity: str, code: str, text: str) -> None:
-        # Continuation lines are indented, so that a line that begins with a time is always a message's first.
-        text = mask(text).replace("\n", "\n    ")
-        head = f"{local_text(self._clock.now_us())}  {severity:<7} {code}"
-        lines = [(self._path, f"{head}  {self._component}:  {text}\n")]
+    def detail(self, code: str, text: str) -> None:
+        """Something for the report of this run alone: a log of the whole home would drown in it."""
         if self.report is not None:
-            lines.append((self.report.path, f"{head}  {text}\n"))
-        for path, line in lines:
-            if self.must_write:
-                append(path, line)
-            else:
-                quietly(append, path, line)
+            head = f"{local_text(self._clock.now_us())}  {'INFO':<7} {code}"
+            self._put(append, self.report.path, mask(f"{head}  {text}\n"))
+
+    def _write(self, severity: str, code: str, text: str, fields: dict[str, object]) -> None:
+        text, now = mask(text), self._clock.now_us()
+        # Continuation lines are indented, so that a line that begins with a time is always a message's first.
+        indented = text.replace("\n", "\n    ")
+        head = f"{local_text(now)}  {severity:<7} {code}"
+        component = f"{self._component}, {self._source}" if self._source else self._component
+        event = {
+            "time": iso_text(now), "time_us": now, "severity": severity, "code": code, "component": self._component,
+            "group": self._group, "source": self._source, "pid": os.getpid(), "text": text,
+            "fields": {name: mask(value) if isinstance(value, str) else value for name, value in fields.items()},
+        }  # fmt: skip
+        self._put(self._events.write, f"{head}  {component}:  {indented}\n", event)
+        if self.report is not None:
+            self._put(append, self.report.path, f"{head}  {indented}\n")
+
+    @property
+    def _group(self) -> str:
+        """A group's parameter file has its name."""
+        return self._source.removesuffix(".prm").upper() if self._source.endswith(".prm") else ""
+
+    def _put(self, write: Callable[..., object], *args: object) -> None:
+        if self.must_write:
+            write(*args)
+        else:
+            quietly(write, *args)
 
 
 def quietly(write: Callable[..., object], *args: object) -> None:

@@ -32,19 +32,24 @@ from trails.errors import (
     OperatorError,
     ParamError,
 )
-from trails.fs import Fs, Lock, RealFs
-from trails.runtime import params, registration, report, status
-from trails.runtime.clock import Clock, RealClock, local_text
+from trails.fs import NO_SPACE, Fs, Lock, RealFs
+from trails.runtime import diskguard, metrics, params, prmtext, registration, report, status
+from trails.runtime.clock import Clock, RealClock
 from trails.runtime.control import ControlServer
+from trails.runtime.diskguard import DiskGuard, Limits
+from trails.runtime.globals import read as read_globals
 from trails.runtime.home import MANAGER, Home, group_name
-from trails.runtime.loop import Process, Stop, run
+from trails.runtime.loop import Chore, Process, Stop, run
 from trails.runtime.masking import mask, mask_parameters
-from trails.runtime.params import Statement
+from trails.runtime.metrics import Meter
+from trails.runtime.params import Statement, Values
 from trails.runtime.registration import Registration
 from trails.runtime.report import Log, Report, quietly
-from trails.runtime.stats import report_lines
+from trails.runtime.reporting import Reporting
+from trails.runtime.reportparams import SHARED, TIMED_VERBS
 
 CHECKPOINT_SECONDS = 10
+TURN_SECONDS = 1.0
 LONGEST_MESSAGE = 2000
 
 
@@ -122,6 +127,9 @@ class _Run:
         self.log = log
         self.lock = lock
         self.process: Process | None = None
+        self.meter: Meter | None = None
+        self.reporting: Reporting | None = None
+        self.statements: list[Statement] = []
         self.parameters: list[str] = []
 
     @classmethod
@@ -152,20 +160,25 @@ class _Run:
     def _run(self) -> str:
         """To the end; why the process ended by itself, if it did."""
         context = self._open()
+        guard = self._disk_guard()
         self.process = process = self.build(context)
-        settings = _CommonSettings.of(context.statements)
+        settings = _common(context.statements)
+        self.statements = context.statements
+        self.reporting = Reporting(process, settings, self.log, self.clock, lambda: self._head(context.report))
+        self.meter = Meter(process.counters, self.clock)
         control = self._listen(process)
         try:
             self._note(state="RUNNING")
-            self.log.info(report.STARTED, f"{self._who} started.")
+            self.log.info(report.STARTED, f"{self._who} started.", started_us=self.note.started_us)
             run(
                 process,
                 self._save,
                 self.stop,
                 clock=self.clock,
-                checkpoint_every=settings.checkpoint_secs,
+                checkpoint_every=settings.one("CHECKPOINTSECS", CHECKPOINT_SECONDS),
                 control=control,
-                chores=self._chores(settings),
+                chores=[*guard, *self._chores(self.reporting)],
+                meter=self.meter,
             )
             self._write_statistics()
             if process.finished():
@@ -174,6 +187,18 @@ class _Run:
             return process.finished()
         finally:
             control.close()
+
+    def _disk_guard(self) -> list[DiskGuard]:
+        """The guard of a group's process; it refuses to start where it would have to end at once. Manager: its own."""
+        if self.registration is None:
+            return []
+        folders, limits = diskguard.folders_of(self.home, self.registration), Limits.of(read_globals(self.home))
+        writes_trail = any(trail.type == "EXTTRAIL" for trail in self.registration.trails)
+        end = lambda error: self.stop.request(error=error)  # noqa: E731
+        guard = DiskGuard(folders, limits, self.log, writes_trail=writes_trail, stop=end)
+        if error := guard.check():
+            raise error
+        return [guard]
 
     def _listen(self, process: Process) -> ControlServer:
         # Only now: while a process starts, who asks it learns that at once instead of waiting.
@@ -185,18 +210,13 @@ class _Run:
 
     def _open(self) -> Context:
         """Report, parameters, earlier checkpoints."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            release = version("trailgate")
-        except PackageNotFoundError:
-            release = "(not installed)"
         paper = self.log.report = Report(self.home, self.group)
-        paper.banner(self.program.product, release, self.note.started_us)
+        self._banner(paper)
         self.log.info(report.STARTING, f"{self._who} starting.")
         path = self.home.prm(self.group)
         statements = params.parse_file(path)
         self._echo(path)
+        self._environment(path, statements)
         if self.registration:
             check_group(statements, self.program.kind, self.group, path)
         previous = [] if not self.registration else checkpoints.load(self.home.fs, self._checkpoint_path)
@@ -217,12 +237,34 @@ class _Run:
             previous,
         )
 
+    def _banner(self, paper: Report) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            release = version("trailgate")
+        except PackageNotFoundError:
+            release = "(not installed)"
+        description = self.registration.desc if self.registration else ""
+        paper.banner(self.program.product, release, self.note.started_us, description)
+
+    def _head(self, paper: Report) -> None:
+        """What the report of the same run begins with after REPORTROLLOVER."""
+        self._banner(paper)
+        paper.parameters("\n".join(self.parameters))
+        paper.box("Run Time Messages")
+
     def _echo(self, path: str) -> None:
-        with open(path, encoding="utf-8-sig", errors="replace") as file:
-            text = file.read()
+        text = "\n".join(prmtext.read(path).echo)
         self.parameters = mask_parameters(text).splitlines()
         if self.log.report:
             self.log.report.parameters(text)
+
+    def _environment(self, path: str, statements: Sequence[Statement]) -> None:
+        """Obey SETENV and GETENV."""
+        values = params.check([s for s in statements if s.keyword in params.ALWAYS], params.ALWAYS, path)
+        os.environ.update(values.all("SETENV"))
+        for name in values.all("GETENV"):
+            self.log.info(report.COMMAND, f"GETENV ({name}): {name}={os.environ.get(name, '(not set)')}")
 
     @property
     def _who(self) -> str:
@@ -238,6 +280,8 @@ class _Run:
             checkpoint, started_us=self.note.started_us, saved_us=self.clock.now_us(), record_source="A"
         )
         checkpoints.save(self.home.fs, self._checkpoint_path, done)
+        if self.reporting is not None:
+            self.reporting.saves += 1
 
     # --- the control socket ---
 
@@ -248,43 +292,56 @@ class _Run:
             self.stop.request(forced=verb == "FORCESTOP")
             self.log.info(report.COMMAND, f"Command received: {verb}.")
             return {}
+        if verb == "METRICS":
+            return self._metrics()
         if verb == "GETPARAMINFO":
-            return {"file": self.home.prm(self.group), "parameters": self.parameters}
+            return self._parameter_info(str(args.get("name") or "").upper())
+        if verb == "STATS":
+            return self._stats(reset=bool(args.get("reset")))
         if verb == "REPORT":
             self.log.info(report.COMMAND, "Command received: REPORT.")
             self._write_statistics()
             return {"report": self.home.report(self.group)}
         return self.process.command(verb, args) if self.process else {}
 
+    def _metrics(self) -> dict[str, Any]:
+        """What METRICS answers (metrics.py): the process itself tells only what the meter can't know."""
+        if self.process is None or self.meter is None or self.registration is None:
+            raise OperatorError(f"{self._who} measures nothing")
+        own, lag = self.process.command("METRICS", {}), self.process.command("GETLAG", {})
+        kind = (
+            "PUMP" if self.registration.kind == "EXTRACT" and self.registration.source == "TRAIL" else self.program.kind
+        )
+        return metrics.reply(kind, self.group, self.meter, self.clock.now_us(), own, lag)
+
+    def _parameter_info(self, name: str) -> dict[str, Any]:
+        """The parameter file as it was read at the start, or all settings of one parameter in it."""
+        values = [
+            {"parameter": s.keyword, "value": mask_parameters(f"{s.keyword} {s.text}")[len(s.keyword) + 1 :],
+             "file": s.file, "line": s.line}
+            for s in self.statements if name in ("", s.keyword)
+        ]  # fmt: skip
+        return {"file": self.home.prm(self.group), "parameters": self.parameters, "values": values}
+
+    def _stats(self, *, reset: bool) -> dict[str, Any]:
+        stats = self.process.stats if self.process else None
+        if stats is None:
+            raise OperatorError(f"{self._who} counts nothing")
+        reply = stats.to_reply()
+        if reset:
+            self.log.info(report.COMMAND, "Command received: STATS, RESET.")
+            stats.reset()
+        return reply
+
     # --- report ---
 
-    def _chores(self, settings: _CommonSettings) -> list[Callable[[float], None]]:
-        every = settings.report_every
-        return [_ReportCount(every, self._operations, self._report_line, self.clock)] if every else []
-
-    def _report_line(self, text: str) -> None:
-        if self.log.report:
-            self.log.report.lines([text])
-
-    def _stats(self) -> dict[str, Any] | None:
-        """The process's own STATS, or None if it keeps none (Manager)."""
-        try:
-            return self.process.command("STATS", {}) if self.process else None
-        except Exception:  # noqa: BLE001  -- numbers for a report must not decide how a process ends
-            return None
-
-    def _operations(self) -> int:
-        reply = self._stats()
-        return sum(table["operations"] for table in reply["tables"]) if reply else 0
+    def _chores(self, reporting: Reporting) -> list[Chore]:
+        turns = _Turns(self.home.status(self.group, self.program.kind), self.clock)
+        return [turns, *reporting.chores()]
 
     def _write_statistics(self) -> None:
-        reply = self._stats()
-        if reply is None or self.log.report is None:
-            return
-        now = local_text(self.clock.now_us())
-        self.log.report.box("Run Time Statistics")
-        self.log.report.lines([f"Report at {now} (activity since {local_text(reply['since_us'])})", ""])
-        self.log.report.lines(report_lines(reply))
+        if self.reporting is not None:
+            self.reporting.statistics()
 
     # --- the end ---
 
@@ -330,14 +387,14 @@ def exit_of(error: BaseException) -> tuple[int, str]:
         return EXIT_AWAY, mask(f"connection lost: {error}")
     if isinstance(error, OSError) and (error.filename or error.errno in _OPERATORS):
         name = f"{error.filename}: " if error.filename else ""
-        return EXIT_OPERATOR, mask(f"{name}{error.strerror}. Mend that, then START again")
+        code = EXIT_AWAY if error.errno in NO_SPACE else EXIT_OPERATOR
+        return code, mask(f"{name}{error.strerror}. Mend that, then START again")
     return EXIT_BUG, mask(f"bug in Trailgate: {type(error).__name__}: {error} (see the report)")
 
 
 _OPERATORS = frozenset(
     (
-        errno.ENOSPC,
-        errno.EDQUOT,
+        *NO_SPACE,
         errno.EFBIG,
         errno.EROFS,
         errno.EACCES,
@@ -408,36 +465,21 @@ def check_group(statements: Sequence[Statement], kind: str, group: str, path: st
         raise first.error(f"the name of this group, {group}")
 
 
-@dataclass(frozen=True, slots=True)
-class _CommonSettings:
+def _common(statements: Sequence[Statement]) -> Values:
     """The parameters that the runtime obeys itself; the program's own check has accepted them before."""
-
-    checkpoint_secs: float
-    report_every: float
-
-    @classmethod
-    def of(cls, statements: Sequence[Statement]) -> _CommonSettings:
-        mine = params.check([s for s in statements if s.keyword in params.COMMON], params.COMMON, "trailgate")
-        return cls(mine.one("CHECKPOINTSECS", CHECKPOINT_SECONDS), mine.one("REPORTCOUNT", 0))
+    known = SHARED | TIMED_VERBS
+    return params.check([s for s in statements if s.keyword in known], known, "trailgate")
 
 
-class _ReportCount:
-    """REPORTCOUNT: now and then, how many operations so far, how fast over all and since the last line."""
+class _Turns:
+    """A chore: the process file shows when the main loop last came round (status.py), to about a second."""
 
-    def __init__(self, every: float, operations: Callable[[], int], write: Callable[[str], None], clock: Clock) -> None:
-        self._every = every
-        self._operations = operations
-        self._write = write
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._path = path
         self._clock = clock
-        self._begin = self._last = clock.monotonic()
-        self._count = 0
+        self._last = 0.0
 
     def __call__(self, now: float) -> None:
-        if now - self._last < self._every:
-            return
-        count = self._operations()
-        rate = count / (now - self._begin)
-        delta = (count - self._count) / (now - self._last)
-        when = local_text(self._clock.now_us())
-        self._write(f"{count} records processed as of {when} (rate {rate:.0f}, delta {delta:.0f})")
-        self._last, self._count = now, count
+        if now - self._last >= TURN_SECONDS:
+            self._last = now
+            status.turned(self._path, self._clock.now_us())

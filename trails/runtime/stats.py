@@ -1,19 +1,29 @@
-"""Counts of operations by table, and how a report shows them.
+"""Counts of operations by table, over several periods, and how a report shows them.
 
 A process owns one `Stats` and counts whole blocks at a time; `to_reply()` is the answer to STATS, which ggsci lays out.
+
+There is one set of counters, from the start of the process. A period is a copy of them made at its begin, and what it
+counted is the difference: TOTAL since the start, DAILY and HOURLY since midnight or the full hour in local time (or the
+start, if that was later), LATEST since the last STATS ..., RESET, REPORT since the report was begun, if STATOPTIONS
+RESETREPORTSTATS asks for that. A count belongs to the hour in which it was made: `count` looks at the clock first.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from trails.record import Op
 
-OPERATIONS = ("inserts", "updates", "deletes", "truncates", "ddls")
-COUNTERS = (*OPERATIONS, "discards")
+DATA_OPERATIONS = ("inserts", "updates", "deletes", "truncates", "ddls")
+COUNTERS = (*DATA_OPERATIONS, "discards")
 RARE = ("truncates", "ddls")
 """Shown only where there were any."""
-_BY_OP = {Op.INSERT: 0, Op.UPDATE: 1, Op.DELETE: 2, Op.TRUNCATE: 3, Op.DDL: 4}
+TOTAL_OPERATIONS = "operations"
+"""The sum of the data operations; counted by this name alone where blocks are passed on undecoded."""
+_BY_OP = {Op.INSERT: "inserts", Op.UPDATE: "updates", Op.DELETE: "deletes", Op.TRUNCATE: "truncates", Op.DDL: "ddls"}
 DISCARDS = "discards"
 IGNORED = "ignored"
 FILTERED = "left out by filters"
@@ -27,67 +37,123 @@ CDR_CONFLICTS = "CDR conflicts"
 CDR_SUCCEEDED = "CDR resolutions succeeded"
 CDR_FAILED = "CDR resolutions failed"
 
+TOTAL, DAILY, HOURLY, LATEST, REPORT = "TOTAL", "DAILY", "HOURLY", "LATEST", "REPORT"
+PERIODS = (TOTAL, DAILY, HOURLY, LATEST)
+"""Those that STATS shows, in its order."""
+
+Pair = tuple[str, str]
+Rows = dict[Pair, dict[str, int]]
+
 
 def cdr_conflicts(kind: str) -> str:
     """The counter of conflicts of one type, such as UPDATEROWEXISTS."""
     return f"{CDR}{kind} conflicts"
 
 
-class Stats:
-    """Counters since `since_us`, one row a (source table, target table)."""
+@dataclass(slots=True)
+class _Period:
+    """What the counters were when it began."""
 
-    def __init__(self, since_us: int, output: str = "") -> None:
-        self.since_us = since_us
+    since_us: int
+    before: Rows = field(default_factory=dict)
+
+
+class Stats:
+    """Counters by (source table, target table). `now_us` is the clock; `output` names what is written, for STATS."""
+
+    def __init__(self, now_us: Callable[[], int], output: str = "") -> None:
+        now = now_us()
         self.output = output
-        self._rows: dict[tuple[str, str], list[int]] = {}
-        self._more: dict[tuple[str, str], dict[str, int]] = {}
+        self._now_us = now_us
+        self._rows: Rows = {}
+        self._periods = {name: _Period(now) for name in (*PERIODS, REPORT)}
+        self._next_hour = _hour(now) + 3_600_000_000
+
+    @property
+    def since_us(self) -> int:
+        """When counting began."""
+        return self._periods[TOTAL].since_us
 
     def count(self, source: str, target: str, op: Op | str, n: int = 1) -> None:
         """Add `n` operations; `op` is a data Op, one of COUNTERS (`"discards"`), or the name of a rarer counter."""
+        self._turn()
         row = self._rows.get((source, target))
         if row is None:
-            row = self._rows[(source, target)] = [0] * len(COUNTERS)
-        if isinstance(op, str) and op not in COUNTERS:
-            more = self._more.setdefault((source, target), {})
-            more[op] = more.get(op, 0) + n
-            return
-        row[_BY_OP[op] if isinstance(op, Op) else COUNTERS.index(op)] += n
+            row = self._rows[source, target] = dict.fromkeys((*COUNTERS, TOTAL_OPERATIONS), 0)
+        name = _BY_OP[op] if isinstance(op, Op) else op
+        row[name] = row.get(name, 0) + n
+        if name in DATA_OPERATIONS:
+            row[TOTAL_OPERATIONS] += n
 
-    def reset(self, since_us: int) -> None:
-        """Start again from zero."""
-        self.since_us = since_us
-        self._rows.clear()
-        self._more.clear()
+    def reset(self, period: str = LATEST) -> None:
+        """Let a period begin now: LATEST or REPORT."""
+        self._begin(period, self._now_us())
 
     def total(self) -> int:
         """All operations counted, discards apart."""
-        return sum(sum(row[: len(OPERATIONS)]) for row in self._rows.values())
+        return sum(row[TOTAL_OPERATIONS] for row in self._rows.values())
 
     def to_reply(self) -> dict[str, Any]:
-        """The answer to STATS; `more` is there for tables that have rarer counters."""
-        tables = [
-            {
-                "from": source,
-                "to": target,
-                **dict(zip(COUNTERS, row, strict=True)),
-                "operations": sum(row[: len(OPERATIONS)]),
-                **({"more": dict(self._more[source, target])} if (source, target) in self._more else {}),
-            }
-            for (source, target), row in self._rows.items()
-        ]
-        return {"ok": True, "since_us": self.since_us, "output": self.output, "tables": tables}
+        """The answer to STATS: the total, and each period by its name."""
+        self._turn()
+        return {
+            "ok": True, "now_us": self._now_us(), "output": self.output, **self.period(TOTAL),
+            "periods": {name: self.period(name) for name in PERIODS[1:]},
+        }  # fmt: skip
+
+    def period(self, name: str) -> dict[str, Any]:
+        """`since_us` of a period, and its `tables`; `more` is there for tables that have rarer counters."""
+        period = self._periods[name]
+        tables = [_table(pair, row, period.before.get(pair, {})) for pair, row in self._rows.items()]
+        return {"since_us": period.since_us, "tables": tables}
 
     def report_lines(self) -> list[str]:
         """The per-table blocks of a report."""
-        return report_lines(self.to_reply())
+        return report_lines(self.period(REPORT))
+
+    def _begin(self, name: str, now_us: int) -> None:
+        self._periods[name] = _Period(now_us, {pair: dict(row) for pair, row in self._rows.items()})
+
+    def _turn(self) -> None:
+        """Begin a new hour, and with its first one a new day, if it is time."""
+        now = self._now_us()
+        if now < self._next_hour:
+            return
+        hour, day = _hour(now), _day(now)
+        self._begin(HOURLY, hour)
+        if day > self._periods[DAILY].since_us:
+            self._begin(DAILY, day)
+        self._next_hour = hour + 3_600_000_000
 
 
-def report_lines(reply: dict[str, Any]) -> list[str]:
-    """A STATS answer as a report shows it, table by table."""
+def _hour(us: int) -> int:
+    """The full hour before, in local time."""
+    local = time.localtime(us // 1_000_000)
+    return (us // 1_000_000 - local.tm_min * 60 - local.tm_sec) * 1_000_000
+
+
+def _day(us: int) -> int:
+    """The midnight before, in local time."""
+    local = time.localtime(us // 1_000_000)
+    return int(time.mktime((local.tm_year, local.tm_mon, local.tm_mday, 0, 0, 0, 0, 0, -1))) * 1_000_000
+
+
+def _table(pair: Pair, row: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
+    counted = {name: number - before.get(name, 0) for name, number in row.items()}
+    shown: dict[str, Any] = {"from": pair[0], "to": pair[1]}
+    shown |= {name: counted.pop(name) for name in (*COUNTERS, TOTAL_OPERATIONS)}
+    more = {name: number for name, number in counted.items() if number}
+    return shown | ({"more": more} if more else {})
+
+
+def report_lines(period: dict[str, Any]) -> list[str]:
+    """A period as a report shows it, table by table."""
     lines = []
-    for table in reply["tables"]:
+    for table in period["tables"]:
         lines.append(f"From Table {table['from']} to {table['to']}:")
         shown = [name for name in COUNTERS if name not in RARE or table[name]]
+        if table[TOTAL_OPERATIONS] != sum(table[name] for name in DATA_OPERATIONS):
+            shown = [TOTAL_OPERATIONS]
         lines += [f"       # {name:>25}: {table[name]:>9}" for name in shown]
         lines += [f"       # {name:>25}: {number:>9}" for name, number in table.get("more", {}).items()] + [""]
     return lines or ["No database operations have been performed.", ""]

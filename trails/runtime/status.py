@@ -1,6 +1,6 @@
 """Whether a group runs, and how its last run ended: from its lock and its process file, never from memory.
 
-    lock held   process file of this run says STARTING or RUNNING     STARTING, RUNNING
+    lock held   process file of this run says STARTING or RUNNING     STARTING, RUNNING; the file's time: last loop turn
     lock free   no process file                                       STOPPED (never started)
                 stop "G": the run ended as asked                      STOPPED
                 stop "A": it ended by an error, or just died          ABENDED
@@ -12,6 +12,7 @@ nobody was told to mend anything, so trying again is right.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,6 +21,7 @@ from enum import StrEnum
 
 from trails.errors import EXIT_AWAY, OperatorError
 from trails.fs import Fs, read_bytes, replace_durably
+from trails.runtime import plain
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.registration import Registration
 
@@ -62,6 +64,8 @@ class GroupStatus:
     message: str = ""
     ended_us: int | None = None
     stop: str = "G"
+    turned_us: int | None = None
+    """When the process was last seen at work, while it runs: its last loop turn, to about a second (`turned`)."""
 
     @property
     def is_process(self) -> bool:
@@ -100,8 +104,8 @@ def read(fs: Fs, path: str) -> ProcessFile | None:
     except FileNotFoundError:
         return None
     try:
-        return ProcessFile(**json.loads(data))
-    except (ValueError, TypeError):
+        return plain.of(ProcessFile, json.loads(data))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return ProcessFile(0, 0, "ENDED", "A", EXIT_AWAY, f"{path} can't be read")
 
 
@@ -125,7 +129,25 @@ def _status(home: Home, group: str, kind: str) -> GroupStatus:
         return GroupStatus(Status.STARTING, holder, stop="A")
     if note.state == "ENDED":
         return _ended(note)
-    return GroupStatus(Status(note.state), note.pid, note.started_us, stop="A")
+    turned = _turned_us(home.status(group, kind))
+    return GroupStatus(Status(note.state), note.pid, note.started_us, stop="A", turned_us=turned)
+
+
+def turned(path: str, now_us: int) -> None:
+    """A running process's main loop came round: the process file's time tells, also while the process hangs.
+
+    A process that hangs answers nobody, and holds its lock. Where the time can't be set it looks older than it is,
+    never younger; whatever is wrong with the disk is for those to tell who write to it.
+    """
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(now_us * 1000, now_us * 1000))
+
+
+def _turned_us(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns // 1000
+    except OSError:
+        return None
 
 
 def _ended(note: ProcessFile | None) -> GroupStatus:

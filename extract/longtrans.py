@@ -1,0 +1,176 @@
+"""Transactions that are open in the source: what SHOWTRANS shows, and the warnings of WARNLONGTRANS.
+
+The server sends a transaction once it is committed, but keeps its log from the begin of the oldest one that is still
+open: one that somebody forgot to end keeps all log since then, and a slot that keeps too much log is given up by the
+server. So a long one is warned of, again each time it has been open for as long once more, until it is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from trails.errors import GateError, OperatorError
+from trails.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from trails.runtime.params import Statement
+
+SHAPE = "duration [, CHECKINTERVAL duration]"
+_DURATION = re.compile(r"(\d{1,9})([smhd])\Z", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+RUNNING, PREPARED, COMMITTED = "Running", "Prepared", "Committed"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One that has changed something. `start_us`, `age_us`: None where the Extract's user may not see them.
+
+    `items`: changes that the Extract has received; COMMITTED is the one that it is receiving.
+    """
+
+    xid: str
+    status: str = RUNNING
+    start_us: int | None = None
+    age_us: int | None = None
+    user: str = ""
+    database: str = ""
+    client: str = ""
+    pid: int | None = None
+    state: str = ""
+    name: str = ""
+    items: int = 0
+    csn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """What is open, the oldest first, and the log that is kept because of it. `restart` is where that begins."""
+
+    transactions: tuple[OpenTransaction, ...] = ()
+    slot: str = ""
+    restart: str = ""
+    kept_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LongSetting:
+    """WARNLONGTRANS: warn of transactions open for `after` seconds (0: never), look each `every` seconds."""
+
+    after: int = 3600
+    every: int = 300
+
+
+def seconds_of(text: str) -> int:
+    """`30s`, `10m`, `2h`, `1d` in seconds. Raises ValueError, which says what was expected."""
+    match = _DURATION.match(text)
+    if match is None:
+        raise ValueError("a duration such as 30s, 10m, 2h or 1d")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def long_setting(statement: Statement) -> LongSetting:
+    """The value of WARNLONGTRANS."""
+    words = [word if isinstance(word, str) else "" for word in statement.words]
+    if len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "CHECKINTERVAL"):
+        raise statement.error(SHAPE)
+    try:
+        after = seconds_of(words[0])
+        every = seconds_of(words[2]) if len(words) == 3 else LongSetting().every
+    except ValueError as error:
+        raise statement.error(str(error)) from None
+    if every == 0:
+        raise statement.error("a CHECKINTERVAL of a second or more")
+    return LongSetting(after, every)
+
+
+class LongTransactions:
+    """Looks now and then; `outstanding` asks the source, `warn` tells the operator."""
+
+    def __init__(
+        self, outstanding: Callable[[], Outstanding], warn: Callable[[str], None], clock: Clock, setting: LongSetting
+    ) -> None:
+        self._outstanding = outstanding
+        self._warn = warn
+        self._clock = clock
+        self._setting = setting
+        self._due = clock.monotonic() + setting.every
+        self._told: dict[str, int] = {}  # by xid, how long it was open when last warned of
+        self._blind = False
+        self._masked = False  # times are hidden from us, and that was told
+
+    def set(self, args: dict[str, Any]) -> dict[str, Any]:
+        """SEND ..., WARNLONGTRANS: other bounds until the process ends."""
+        now = self._setting
+        try:
+            after = seconds_of(str(args["after"])) if "after" in args else now.after
+            every = seconds_of(str(args["every"])) if "every" in args else now.every
+        except ValueError as error:
+            raise OperatorError(f"WARNLONGTRANS: expected {error}") from None
+        self._setting = LongSetting(after, max(1, every))
+        self._due = self._clock.monotonic()
+        self._told.clear()
+        return asdict(self._setting)
+
+    def look(self, now: float) -> None:
+        """Warn of what has been open for too long, if it is time to look."""
+        if now < self._due or not self._setting.after:
+            return
+        self._due = now + self._setting.every
+        try:
+            found = self._outstanding()
+        except GateError as error:
+            if not self._blind:  # a lost connection is told, and waited for, where changes are read
+                self._warn(f"Open transactions of the source can't be looked at: {error}")
+            self._blind = True
+            return
+        self._blind = False
+        if any(t.age_us is None for t in found.transactions) and not self._masked:
+            self._masked = True
+            self._warn(
+                "WARNLONGTRANS can't judge open transactions of other users: their times are not shown to this "
+                "Extract's user. GRANT pg_read_all_stats TO that user"
+            )
+        self._told = {t.xid: self._told[t.xid] for t in found.transactions if t.xid in self._told}
+        for transaction in found.transactions:
+            self._judge(transaction, found)
+
+    def _judge(self, transaction: OpenTransaction, found: Outstanding) -> None:
+        age = (transaction.age_us or 0) // 1_000_000
+        if age < self._setting.after + self._told.get(transaction.xid, 0):
+            return
+        self._told[transaction.xid] = age
+        self._warn(f"Long Running Transaction: {_described(transaction, age)}.{_consequence(transaction, found)}")
+
+    def reply(self, args: dict[str, Any], own: OpenTransaction | None) -> dict[str, Any]:
+        """SHOWTRANS: `count`, `seconds` and `xid` choose; `own` is the one that is being received."""
+        found = self._outstanding()
+        chosen = [*([own] if own else []), *found.transactions]
+        if xid := str(args.get("xid") or ""):
+            chosen = [t for t in chosen if t.xid == xid]
+        if seconds := int(args.get("seconds") or 0):
+            chosen = [t for t in chosen if (t.age_us or 0) >= seconds * 1_000_000]
+        if count := int(args.get("count") or 0):
+            chosen = chosen[:count]
+        kept = {"slot": found.slot, "restart": found.restart, "kept_bytes": found.kept_bytes}
+        return {**kept, "transactions": [asdict(t) for t in chosen]}
+
+
+def _described(transaction: OpenTransaction, age: int) -> str:
+    who = f"user {transaction.user} in database {transaction.database}"
+    where = f", prepared as {transaction.name!r}" if transaction.name else f", {transaction.client}"
+    state = f", {transaction.state}" if transaction.state else ""
+    return f"XID {transaction.xid}, open for {age // 3600:02d}:{age // 60 % 60:02d}:{age % 60:02d}, {who}{where}{state}"
+
+
+def _consequence(transaction: OpenTransaction, found: Outstanding) -> str:
+    if not found.transactions or transaction is not found.transactions[0]:
+        return ""
+    kept = "" if found.kept_bytes is None else f", which keeps {found.kept_bytes >> 20} MB of log"
+    mend = f"SELECT pg_terminate_backend({transaction.pid})" if transaction.pid else ""
+    if transaction.name:
+        mend = f"ROLLBACK PREPARED or COMMIT PREPARED {transaction.name!r}"
+    return f" It is the oldest, and holds back slot {found.slot}{kept}. Have its owner end it{mend and ', or ' + mend}"

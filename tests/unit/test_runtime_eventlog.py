@@ -1,0 +1,192 @@
+"""The event log: text and JSON, rolled by size, written by many processes at once, killed in the middle of a roll."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.homes import make_home
+from trails.errors import OperatorError
+from trails.runtime import eventlog
+from trails.runtime import globals as globals_file
+from trails.runtime.eventlog import LogFormat, LogSize, aged, roll, settings
+from trails.runtime.home import Home
+from trails.runtime.params import ParamErrors
+from trails.runtime.report import Log
+from trails.testing import FakeClock
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home."""
+    return make_home(tmp_path)
+
+
+def say(home: Home, text: str) -> None:
+    """What GLOBALS says."""
+    Path(home.globals).write_text(text)
+
+
+def files(home: Home) -> list[str]:
+    """The log's files, the oldest lines first."""
+    names = [aged(home.ggserr, age) for age in range(99, -1, -1)] + [home.ggserr]
+    return [name for name in names if os.path.exists(name)]
+
+
+# --- what GLOBALS says ----------------------------------------------------------------------------------------------
+
+
+def test_settings_and_their_defaults(home: Home) -> None:
+    """No GLOBALS, none of these parameters, some of them; a file with mistakes leaves the defaults to who must log."""
+    defaults = (LogSize(20, 10), LogFormat(text=True, json=False))
+    assert settings(home) == defaults
+    say(home, "CHECKPOINTTABLE gg.chk\n")
+    assert settings(home) == defaults
+    say(home, "GGSERRLOG KEEP 3\nLOGFORMAT both\n")
+    assert settings(home) == (LogSize(20, 3), LogFormat(text=True, json=True))
+    say(home, "GGSERRLOG MEGABYTES 0\n")
+    assert settings(home) == defaults
+
+
+@pytest.mark.parametrize(
+    "text", ["GGSERRLOG", "GGSERRLOG KEEP 0", "GGSERRLOG KEEP 5 KEEP 6", "LOGFORMAT XML", "LOGFORMAT"]
+)
+def test_mistakes_are_told_to_those_who_read_globals(home: Home, text: str) -> None:
+    """By file, line and what is expected."""
+    say(home, text)
+    with pytest.raises(ParamErrors, match=r"GLOBALS:1: (GGSERRLOG|LOGFORMAT): expected"):
+        globals_file.read(home)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_as_objects(home: Home) -> None:
+    """One object a line: time, severity, code, component, group, pid, text, fields; passwords hidden everywhere."""
+    say(home, "LOGFORMAT JSON\n")
+    messages = Log(home, "Trailgate Capture", "ext1.prm", FakeClock(1_770_000_000_123_456))
+    messages.warning("TG-01027", "postgresql://u:geheim@h\nline two", xid="77", url="postgresql://u:geheim@h", age_us=5)
+    Log(home, "Trailgate Command Interpreter", "", FakeClock()).info("TG-00987", "INFO ALL")
+    first, second = (json.loads(line) for line in Path(home.ggserr_json).read_text().splitlines())
+    assert first.pop("time").startswith("2026-02-0")
+    assert first.pop("pid") == os.getpid()
+    assert first == {
+        "time_us": 1_770_000_000_123_456, "severity": "WARNING", "code": "TG-01027", "component": "Trailgate Capture",
+        "group": "EXT1", "source": "ext1.prm", "text": "postgresql://u:********@h\nline two",
+        "fields": {"xid": "77", "url": "postgresql://u:********@h", "age_us": 5},
+    }  # fmt: skip
+    assert (second["group"], second["fields"]) == ("", {})
+    assert not os.path.exists(home.ggserr)
+
+
+def test_both_forms(home: Home) -> None:
+    """LOGFORMAT BOTH writes each message to both."""
+    say(home, "LOGFORMAT BOTH\n")
+    Log(home, "Trailgate Capture", "ext1.prm", FakeClock()).info("TG-00993", "started")
+    assert Path(home.ggserr).read_text().endswith("  INFO    TG-00993  Trailgate Capture, ext1.prm:  started\n")
+    assert json.loads(Path(home.ggserr_json).read_text())["text"] == "started"
+
+
+# --- rolling --------------------------------------------------------------------------------------------------------
+
+
+def fill(home: Home, mark: str) -> None:
+    """A log that is full, with a mark in it."""
+    Path(home.ggserr).write_text(mark + "x" * (1 << 20))
+
+
+def marks(home: Home) -> list[str]:
+    """The marks from the oldest file to the newest."""
+    return [Path(name).read_text()[:1] for name in files(home)]
+
+
+def test_old_files_are_kept_as_many_as_asked(home: Home) -> None:
+    """The youngest is ggserr.0.log; a smaller KEEP takes away what it no longer allows."""
+    for mark in "abcde":
+        fill(home, mark)
+        assert roll(home, home.ggserr, LogSize(1, 3))
+        assert not roll(home, home.ggserr, LogSize(1, 3))
+    assert marks(home) == ["c", "d", "e"]
+    assert [os.path.basename(name) for name in files(home)] == ["ggserr.2.log", "ggserr.1.log", "ggserr.0.log"]
+    fill(home, "f")
+    roll(home, home.ggserr, LogSize(1, 1))
+    assert marks(home) == ["f"]
+
+
+def test_a_crash_at_any_rename_loses_nothing_that_is_to_be_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next roll closes the gap; the order of the files stays that of their lines."""
+    replace = os.replace
+    for crash_at in range(4):
+        for name in files(home):
+            os.unlink(name)
+        for mark in "abc":
+            fill(home, mark)
+            roll(home, home.ggserr, LogSize(1, 4))
+        fill(home, "d")
+        calls = [0]
+
+        def crashing(old: str, new: str, at: int = crash_at, calls: list[int] = calls) -> None:
+            if calls[0] == at:
+                raise KeyboardInterrupt
+            calls[0] += 1
+            replace(old, new)
+
+        monkeypatch.setattr(os, "replace", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            roll(home, home.ggserr, LogSize(1, 4))
+        monkeypatch.setattr(os, "replace", replace)
+        assert marks(home) == ["a", "b", "c", "d"]
+        assert roll(home, home.ggserr, LogSize(1, 4))
+        assert marks(home) == ["a", "b", "c", "d"]
+
+
+def test_who_rolls_while_another_does_goes_on(home: Home) -> None:
+    """The lock is not waited for: the message is written, whoever rolls."""
+    import fcntl
+
+    fill(home, "a")
+    with open(os.path.join(home.folder("dirpcs"), ".ggserr.lock"), "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert not roll(home, home.ggserr, LogSize(1, 3))
+    assert roll(home, home.ggserr, LogSize(1, 3))
+
+
+def test_a_folder_that_cannot_be_renamed_in_is_one_clear_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which file, and why."""
+
+    def refuse(old: str, new: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(eventlog.os, "replace", refuse)
+    fill(home, "a")
+    with pytest.raises(OperatorError, match=r"ggserr\.log can't be rolled over: Permission denied"):
+        roll(home, home.ggserr, LogSize(1, 3))
+
+
+WRITER = """
+import sys
+from trails.runtime.clock import RealClock
+from trails.runtime.home import Home
+from trails.runtime.report import Log
+log = Log(Home(sys.argv[1]), "Writer", f"w{sys.argv[2]}.prm", RealClock())
+for n in range(3000):
+    log.info("TG-00001", f"<{sys.argv[2]}:{n}> " + "x" * 300)
+"""
+
+
+def test_many_writers_lose_and_tear_no_line(home: Home) -> None:
+    """Four processes write four megabytes between them: every line stands once, whole, in some file."""
+    say(home, "GGSERRLOG MEGABYTES 1, KEEP 20\n")
+    writers = [subprocess.Popen([sys.executable, "-P", "-c", WRITER, home.root, str(n)]) for n in range(4)]
+    assert [writer.wait(100) for writer in writers] == [0] * 4
+    assert len(files(home)) >= 4
+    lines = [line for name in files(home) for line in Path(name).read_text().splitlines()]
+    assert all(line.endswith("x" * 300) for line in lines)
+    found = [line.split("<")[1].split(">")[0] for line in lines]
+    assert sorted(found) == sorted(f"{writer}:{n}" for writer in range(4) for n in range(3000))
+    assert all(os.path.getsize(name) < (1 << 20) + 100_000 for name in files(home))

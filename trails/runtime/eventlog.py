@@ -1,0 +1,172 @@
+"""The home's event log: `ggserr.log` for people, `ggserr.json` for programs; both rolled by size.
+
+Every process of the home and every ggsci writes here, so nobody holds the files open: each message is one O_APPEND
+write to the file that has the name then. Who finds a file at its size rolls it, under a lock:
+
+    ggserr.8.log -> ggserr.9.log (gone before), ..., ggserr.0.log -> ggserr.1.log, ggserr.log -> ggserr.0.log
+
+    crash, or another writer                     then
+    between two renames                          a number is missing; the next roll fills it, and no other moves
+    after the last rename                        there is no ggserr.log until the next message
+    a writer opened the file before the rename   its line stands at the end of ggserr.0.log, whole
+    two find the file too large                  one has the lock; the other sees under it that nothing is left to do
+
+GLOBALS says how large, how many, and which of the two (`GGSERRLOG`, `LOGFORMAT`). A file with mistakes is told by those
+who read it for their own sake; what must be logged meanwhile is logged by the defaults.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trails.errors import DiskFullError, GateError, OperatorError
+from trails.fs import NO_SPACE
+from trails.runtime.home import Home
+
+if TYPE_CHECKING:
+    from trails.runtime.params import Statement
+
+MOST_KEPT = 99
+HINT = "Mend that, then START again"
+_NAMED = re.compile(rb"(?i)GGSERRLOG|LOGFORMAT|INCLUDE|OBEY|MACRO")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSize:
+    """GGSERRLOG: roll at `megabytes`, keep so many older files."""
+
+    megabytes: int = 20
+    keep: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """LOGFORMAT: which files are written."""
+
+    text: bool = True
+    json: bool = False
+
+
+SIZE_SHAPE = "[MEGABYTES n] [, KEEP n]"
+FORMATS = {"TEXT": LogFormat(), "JSON": LogFormat(text=False, json=True), "BOTH": LogFormat(json=True)}
+
+
+def log_size(statement: Statement) -> LogSize:
+    """The value of GGSERRLOG."""
+    from trails.runtime.params import whole
+
+    words = [word.upper() if isinstance(word, str) else "" for word in statement.words]
+    names = words[::2]
+    if not words or len(words) % 2 or len(set(names)) != len(names) or set(names) - {"MEGABYTES", "KEEP"}:
+        raise statement.error(SIZE_SHAPE)
+    found = dict(zip(names, words[1::2], strict=True))
+    defaults = LogSize()
+    return LogSize(
+        whole(statement, found.get("MEGABYTES", str(defaults.megabytes)), 1, 10_000),
+        whole(statement, found.get("KEEP", str(defaults.keep)), 1, MOST_KEPT),
+    )
+
+
+def log_format(statement: Statement) -> LogFormat:
+    """The value of LOGFORMAT."""
+    word = statement.text.strip().upper()
+    if word not in FORMATS:
+        raise statement.error("TEXT, JSON or BOTH")
+    return FORMATS[word]
+
+
+def settings(home: Home) -> tuple[LogSize, LogFormat]:
+    """What GLOBALS says of the log. The file is parsed only if it may say anything: ggsci logs each command."""
+    with suppress(OSError, GateError):
+        with open(home.globals, "rb") as file:
+            named = _NAMED.search(file.read())
+        if named:
+            from trails.runtime.globals import read
+
+            found = read(home)
+            return found.one("GGSERRLOG", LogSize()), found.one("LOGFORMAT", LogFormat())
+    return LogSize(), LogFormat()
+
+
+class EventLog:
+    """The log of one home, for one writer. Settings are read once, at the first message."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._settings: tuple[LogSize, LogFormat] | None = None
+
+    def write(self, line: str, event: dict[str, Any]) -> None:
+        """One message, as a line of text and as an object. Raises OperatorError if it can't be written."""
+        if self._settings is None:
+            self._settings = settings(self._home)
+        size, form = self._settings
+        if form.text:
+            self._append(self._home.ggserr, line, size)
+        if form.json:
+            self._append(self._home.ggserr_json, json.dumps(event, ensure_ascii=False, default=str) + "\n", size)
+
+    def _append(self, path: str, text: str, size: LogSize) -> None:
+        if append(path, text) >= size.megabytes << 20:
+            roll(self._home, path, size)
+
+
+def append(path: str, text: str) -> int:
+    """Add `text` to a log in one write; the file's size then. Raises OperatorError if that fails."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            data = memoryview(text.encode("utf-8", "backslashreplace"))
+            while data:
+                data = data[os.write(fd, data) :]
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+    except OSError as error:
+        kind = DiskFullError if error.errno in NO_SPACE else OperatorError
+        raise kind(f"{path} can't be written: {error.strerror}", hint=HINT) from None
+
+
+def aged(path: str, age: int) -> str:
+    """An older file: `ggserr.0.log` is the youngest of them."""
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.{age}{suffix}"
+
+
+def roll(home: Home, path: str, size: LogSize) -> bool:
+    """Begin a new file if this one has its size, and nobody else is about to. Raises OperatorError if it can't be."""
+    try:
+        fd = os.open(os.path.join(home.folder("dirpcs"), ".ggserr.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _roll(path, size)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OperatorError(f"{path} can't be rolled over: {error.strerror}", hint=HINT) from None
+
+
+def _roll(path: str, size: LogSize) -> bool:
+    if not os.path.exists(path) or os.path.getsize(path) < size.megabytes << 20:
+        return False
+    age = size.keep
+    while age <= MOST_KEPT and os.path.exists(aged(path, age)):  # KEEP was larger before
+        os.unlink(aged(path, age))
+        age += 1
+    make_room(path, size.keep)
+    os.replace(path, aged(path, 0))
+    return True
+
+
+def make_room(path: str, keep: int) -> None:
+    """Leave no `aged(path, 0)`: each older file gets the next number, up to one that is free; the oldest goes."""
+    free = next((age for age in range(keep) if not os.path.exists(aged(path, age))), keep - 1)
+    for age in range(free, 0, -1):
+        os.replace(aged(path, age - 1), aged(path, age))
