@@ -1,31 +1,65 @@
 """The Manager of a home: `python -P -m ggsci.manager --home DIR`. One per home, by the lock of the name MGR.
 
 It is a process like any other (trails.runtime): report, ggserr.log, status file, control socket, signals, exit codes.
-Its parts: the groups (manager_children), the Collectors (manager_collectors), purging (manager_purge), lag reports
-(manager_lag).
+Its parts: the groups (manager_children), the Collectors (manager_collectors), purging (manager_purge), the disk
+(manager_disk), lag and down reports (manager_lag), the page (manager_web).
 It keeps nothing that its death could lose: groups and Collectors go on, and the next Manager finds them again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ggsci import manager_children, manager_collectors, manager_lag, manager_purge
 from ggsci.manager_children import Children
 from ggsci.manager_collectors import Collectors
+from ggsci.manager_disk import Disk
+from ggsci.manager_notify import Notifier
 from ggsci.manager_params import ManagerParams
+from ggsci.manager_slots import SlotChecks
+from ggsci.manager_web import WebChild
 from trails.checkpoint import Checkpoint
 from trails.errors import GateError, OperatorError
+from trails.runtime import registration
+from trails.runtime.diskguard import Limits
+from trails.runtime.globals import read as read_globals
+from trails.runtime.params import parse_file
 from trails.runtime.process import Context, Process, main
 
 STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
+REFRESHED, RULE = "TG-00985", "TG-00958"
+
+# What REFRESH leaves as it is: where the Manager listens, and whether by TLS.
+FIXED = ("port", "bind", "tls")
 
 # While an older Collector is being ended, only the clock moves a request on.
 BUSY_SECONDS = 0.05
+
+
+class Timers:
+    """What is due when: each chore by its name."""
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+
+    def turn(self, name: str, now: float, every: float | None, *, at_once: bool = True) -> bool:
+        """Is it time? Then it is again after `every` seconds, counted from now; None is never."""
+        if every is None:
+            return False
+        due = self._due.setdefault(name, now if at_once else now + every)
+        if now < due:
+            return False
+        self._due[name] = now + every
+        return True
+
+    def seconds(self, now: float) -> float:
+        """Until the next is due."""
+        return max(0.0, min((at - now for at in self._due.values()), default=1.0))
 
 
 class Manager(Process):
@@ -45,24 +79,49 @@ class Manager(Process):
         # The port first: a Manager that can't have it must not have started anything.
         self._collectors = Collectors(home, params, log, clock, collector_command)
         self._children = Children(home, params, log, clock, group_command)
-        self._purge_at = self._lag_at = clock.monotonic()
+        self._slots = SlotChecks(home, log, clock.monotonic())
+        self._web = WebChild(home, params.web, log, clock)
+        self._timers = Timers()
+        self._disk = Disk(home, self._limits(), log, clock)
+        self._collectors.no_space = self._disk.no_space
+        self._children.no_space = self._disk.no_space
+        self._note_rules()
         log.info(STARTED, f"Manager listens for pumps at {params.bind}, port {self._collectors.port}.")
         # A child's death wakes the loop: the runtime's wakeup descriptor becomes readable for any handled signal.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._children.adopt_and_start()
+        self._notifier = Notifier()
+        self._notifier.ready(f"Manager of {home.root}, port {self._collectors.port}")
 
     def step(self) -> bool:
         """Look after groups and Collectors; purge when due."""
         self._children.look()
         self._collectors.step()
+        self._survive("Looking after the page", self._web.step)
         now = self._context.clock.monotonic()
-        if now >= self._purge_at:
-            self._purge_at = now + self._params.check_s
-            self._survive("Purging", self._purge)
-        if self._params.lag_report_s is not None and now >= self._lag_at:
-            self._lag_at = now + self._params.lag_report_s
-            self._survive("The lag report", self._report_lag)
+        self._survive("Looking at slots", lambda: self._slots.step(now, self._params.check_s))
+        self._survive("Looking at the disk", self._look_at_disk)
+        rules, every = self._params.purge, self._params.check_s
+        due = {rule.pattern for rule in rules if self._timers.turn(f"purge {rule.pattern}", now, rule.every_s or every)}
+        if due:
+            self._survive("Purging", lambda: self._purge(due))
+        self._report(now)
+        self._notifier.alive(now)
         return False
+
+    def _report(self, now: float) -> None:
+        """LAGREPORT, DOWNREPORT, UPREPORT."""
+        home, log, now_us, given = self._context.home, self._context.log, self._context.clock.now_us(), self._params
+        if self._timers.turn("lag", now, given.lag_report_s):
+            self._survive("The lag report", lambda: manager_lag.report(home, given, log, now_us))
+        if self._timers.turn("down", now, given.down_report_s, at_once=False):
+            self._survive("The down report", lambda: manager_lag.report_down(home, log, now_us))
+        if self._timers.turn("up", now, given.up_report_s, at_once=False):
+            self._survive("The up report", lambda: manager_lag.report_up(home, log, now_us))
+
+    def _look_at_disk(self) -> None:
+        if self._disk.step() and self._params.purge:
+            self._purge({rule.pattern for rule in self._params.purge})
 
     def _survive(self, what: str, chore: Callable[[], None]) -> None:
         """A chore that fails (a registration that can't be read) is told, and must not end who restarts the others."""
@@ -71,12 +130,50 @@ class Manager(Process):
         except (GateError, OSError) as error:
             self._context.log.error(CHORE_FAILED, f"{what} failed: {error}")
 
-    def _report_lag(self) -> None:
-        manager_lag.report(self._context.home, self._params, self._context.log, self._context.clock.now_us())
-
-    def _purge(self) -> None:
-        for verdict in manager_purge.purge(self._context.home, self._params.purge):
+    def _purge(self, due: Collection[str]) -> None:
+        """Purge by the rules of these patterns. A file is told as it goes: a purge may be cut short."""
+        home, now_us = self._context.home, self._context.clock.now_us()
+        for verdict in manager_purge.purge(home, self._params.purge, now_us, due):
             self._context.log.info(PURGED, f"Purged {verdict.path}: {verdict.reason}.")
+
+    # --- parameters ---
+
+    def _limits(self) -> Limits:
+        """DISKWARN and DISKSTOP. Raises OperatorError if GLOBALS is wrong, or asks for more than the disk has."""
+        limits = Limits.of(read_globals(self._context.home))
+        try:
+            limits.look(self._context.home.folders())
+        except OSError as error:
+            self._context.log.warning(CHORE_FAILED, f"Free space is not known: {error}.")
+        return limits
+
+    def _note_rules(self) -> None:
+        for rule in self._params.purge:
+            for note in rule.notes:
+                self._context.log.warning(RULE, f"PURGEOLDEXTRACTS {rule.pattern}: {note}.")
+
+    def _refresh(self) -> dict[str, Any]:
+        """REFRESH MANAGER: mgr.prm and GLOBALS anew, whole or not at all. Where it listens stays as it is."""
+        path, log, old = self._context.parameter_file, self._context.log, self._params
+        try:
+            given = ManagerParams.from_statements(parse_file(path), path)
+            limits = self._limits()
+        except GateError as error:
+            log.error(REFRESHED, f"REFRESH refused, the parameters of before stay in force: {error}")
+            raise
+        kept = [_keyword(name) for name in FIXED if getattr(given, name) != getattr(old, name)]
+        self._params = dataclasses.replace(given, **{name: getattr(old, name) for name in FIXED})
+        names = [field.name for field in dataclasses.fields(given)]
+        changed = [_keyword(name) for name in names if getattr(self._params, name) != getattr(old, name)]
+        self._children.refresh(self._params)
+        self._collectors.refresh(self._params)
+        self._disk.refresh(limits)
+        self._web.refresh(self._params.web)
+        self._timers = Timers()
+        later = f" {' and '.join(kept)}: as before until the next START MANAGER." if kept else ""
+        log.info(REFRESHED, f"Parameters read anew from {path}; changed: {', '.join(changed) or 'nothing'}.{later}")
+        self._note_rules()
+        return {"changed": changed, "kept": kept}
 
     def flush(self) -> Checkpoint | None:
         """No output, no checkpoint."""
@@ -84,31 +181,43 @@ class Manager(Process):
 
     def close(self) -> None:
         """Groups and Collectors go on."""
+        self._notifier.close()
         self._collectors.close()
+        self._web.close()
 
     def waits(self) -> list[int]:
         """Connections, starting Collectors, adopted groups."""
         return [*self._collectors.waits(), *self._children.pidfds()]
 
     def idle_seconds(self) -> float:
-        """Until the next restart or purge."""
-        to_purge = max(0.0, self._purge_at - self._context.clock.monotonic())
+        """Until the next restart, purge or report."""
         busy = BUSY_SECONDS if self._collectors.busy else 1.0
-        return min(self._children.seconds_to_next(), to_purge, busy)
+        now = self._context.clock.monotonic()
+        return min(self._children.seconds_to_next(), self._timers.seconds(now), self._web.seconds_to_next(), busy)
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """What ggsci asks."""
         if verb in ("START", "KILL", "HOLD", "CHILD"):
             return self._group_command(verb, str(args.get("name", "")))
         if verb == "STATUS":
-            return {"status": "RUNNING", "pid": os.getpid(), "port": self._collectors.port, "bind": self._params.bind}
+            return self._status()
+        if verb == "REFRESH":
+            return self._refresh()
         if verb == "CHILDSTATUS":
             return {"children": self._children.rows()}
         if verb == "GETPORTINFO":
-            return {"collectors": self._collectors.rows()}
+            return {"collectors": self._collectors.rows(), "pool": self._collectors.pool_rows()}
         if verb == "GETPURGEOLDEXTRACTS":
             return self._purge_info()
         raise OperatorError(f"the Manager doesn't know {verb!r}")
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "status": "RUNNING", "pid": os.getpid(), "port": self._collectors.port, "bind": self._params.bind,
+            "started_us": self._context.started_us, "groups": len(registration.names(self._context.home)),
+            "children": self._children.rows(),
+            "collectors": self._collectors.rows(), **self._disk.to_json(), "web": self._web.row(),
+        }  # fmt: skip
 
     def _group_command(self, verb: str, group: str) -> dict[str, Any]:
         if verb == "START":
@@ -120,14 +229,26 @@ class Manager(Process):
         return self._children.child(group)
 
     def _purge_info(self) -> dict[str, Any]:
-        home = self._context.home
+        home, rules = self._context.home, self._params.purge
         return {
-            "rules": [{"pattern": rule.pattern, "min_files": rule.min_files} for rule in self._params.purge],
+            "rules": [dataclasses.asdict(rule) for rule in rules],
             "files": [
-                {"file": home.shown(verdict.path), "goes": verdict.goes, "reason": verdict.reason}
-                for verdict in manager_purge.verdicts(home, self._params.purge)
+                {**dataclasses.asdict(verdict), "file": home.shown(verdict.path)}
+                for verdict in manager_purge.explain(home, rules, self._context.clock.now_us())
             ],
+            "stale": manager_purge.stale(home),
         }
+
+
+_KEYWORDS = {
+    "ports": "DYNAMICPORTLIST", "reassign_s": "DYNAMICPORTREASSIGNDELAY", "boot_delay_s": "BOOTDELAYMINUTES",
+    "purge": "PURGEOLDEXTRACTS", "check_s": "CHECKMINUTES", "tls": "NOTLS",
+}  # fmt: skip
+
+
+def _keyword(name: str) -> str:
+    """How mgr.prm calls a field of ManagerParams."""
+    return _KEYWORDS.get(name, name.removesuffix("_s").replace("_", "").upper())
 
 
 def build(context: Context) -> Process:

@@ -2,7 +2,14 @@
 
 A group outlives its Manager. So a new Manager looks for groups that run already (their locks tell) and watches them
 too: by a pidfd in place of waitpid. What died while no Manager was there shows ABENDED, and is treated like a death
-seen. Who must act decides: AUTORESTART is for exit code 3 (peer or database away) and deaths without a recorded code.
+seen. Who must act decides: AUTORESTART is for exit code 3 (peer or database away, disk full) and deaths without a
+recorded code. States, and what a death of the Manager at each leaves:
+
+    forked, lock not yet taken   the process goes on; the next Manager may start another, which finds the lock taken and
+                                 ends; the census finds who holds it, and watches that one
+    running                      the next Manager adopts it
+    waiting for its restart      the next Manager finds it ABENDED, and restarts it at once, counting from one
+    held (KILL, STOP)            stays down: noted in dirpcs/MGR.held before the process is touched
 """
 
 from __future__ import annotations
@@ -13,12 +20,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ggsci.manager_params import ManagerParams
-from trails.errors import EXIT_AWAY, EXIT_STOPPED, OperatorError
+from ggsci.manager_rules import RestartRule, minutes
+from trails.errors import EXIT_AWAY, EXIT_STOPPED, GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
 from trails.runtime import registration as registrations
 from trails.runtime import status as statuses
@@ -28,6 +37,10 @@ from trails.runtime.registration import Registration
 from trails.runtime.report import Log
 
 STARTING, DOWN, NOTICE = "TG-00975", "TG-00965", "TG-00963"
+
+# How often to look for groups that run and nobody told us of, and for space on a full disk.
+CENSUS_SECONDS = 5.0
+SPACE_SECONDS = 5.0
 
 _MODULES = {("EXTRACT", "TRANLOG"): "extract", ("EXTRACT", "TRAIL"): "pump", ("REPLICAT", "TRAIL"): "replicat"}
 
@@ -54,8 +67,24 @@ class Child:
     code: int | None = None
     message: str = ""
     retries: int = 0
+    counted_since: float = 0.0
     retry_at: float | None = None
     retry_us: int | None = None
+    waits_for: str = ""
+
+    def row(self, name: str) -> dict[str, Any]:
+        """For CHILDSTATUS."""
+        return {
+            "group": name, "kind": self.kind, "pid": self.pid if self.alive else None, "retries": self.retries,
+            "retry_us": self.retry_us, "started_us": self.started_us or None,
+            "watched": ("as a child" if self.process else "adopted") if self.alive else "",
+            "exit_code": self.code, "message": self.message, "waits_for": self.waits_for,
+        }  # fmt: skip
+
+
+def uptime() -> float:
+    """Seconds since this machine was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Children:
@@ -69,25 +98,67 @@ class Children:
         self._log = log
         self._clock = clock
         self._command = command
+        self.no_space: Callable[[Registration], str] = lambda _group: ""
+        """Why a group may not be started by a rule now (the Manager's disk guard sets it); empty if it may."""
+        self._automatic_at = clock.monotonic() + max(0.0, params.boot_delay_s - uptime())
+        self._automatic_done = False
+        self._census_at = clock.monotonic() + CENSUS_SECONDS
+        self._unreadable: set[str] = set()
         self._held_path = os.path.join(home.folder("dirpcs"), "MGR.held")
-        self._held = self._read_held()
+        self._held = self._held_before = self._read_held()
         self.children: dict[str, Child] = {}
 
     # --- the Manager's own start ---
 
     def adopt_and_start(self) -> None:
-        """Find what runs already; AUTOSTART the rest; what died unseen meets AUTORESTART."""
-        for group in self._home.groups():
+        """Find what runs already; then AUTOSTART the rest, unless the machine was booted just now."""
+        self._census()
+        wait = self._automatic_at - self._clock.monotonic()
+        if wait > 0:
+            self._log.info(NOTICE, f"BOOTDELAYMINUTES: nothing is started by itself for {minutes(round(wait))}.")
+        else:
+            self._start_automatically()
+
+    def _start_automatically(self) -> None:
+        """AUTOSTART; what died unseen meets AUTORESTART."""
+        self._automatic_done = True
+        for group in self._groups():
+            known = self.children.get(group.name)
+            if known and (known.alive or known.retry_at is not None):
+                continue
             found = statuses.status_of(self._home, group)
-            if found.pid and found.is_process:
-                self._adopt(group, found.pid, found.started_us)
-            elif any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
-                self._start_by_rule(group, "AUTOSTART")
+            if found.status.is_alive or group.name in self._held - self._held_before:
+                continue
+            child = Child(group.kind, 0, found.started_us or 0, self._clock.monotonic(), alive=False)
+            child.code, child.message = found.exit_code, found.message
+            if any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
+                self._start_by_rule(group, child, "AUTOSTART")
             elif found.status is statuses.Status.ABENDED and found.exit_code == EXIT_AWAY:
-                child = Child(group.kind, 0, found.started_us or 0, self._clock.monotonic(), alive=False)
-                child.code, child.message = found.exit_code, found.message
                 self.children[group.name] = child
                 self._consider_restart(group.name, child, wait=False)
+
+    def _groups(self) -> list[Registration]:
+        """Every group whose registration can be read; of the others it is said once that they can't."""
+        found = []
+        for name in registrations.names(self._home):
+            try:
+                found.append(registrations.load(self._home, name))
+                self._unreadable.discard(name)
+            except (GateError, OSError) as error:
+                if name not in self._unreadable:
+                    self._unreadable.add(name)
+                    self._log.error(DOWN, f"Group {name} can't be looked after: {error}")
+        return found
+
+    def _census(self) -> None:
+        """Watch every group that runs, whoever started it: an earlier Manager, or a person by hand."""
+        self._census_at = self._clock.monotonic() + CENSUS_SECONDS
+        for group in self._groups():
+            known = self.children.get(group.name)
+            if known is None or not known.alive:
+                found = statuses.status_of(self._home, group)
+                if found.pid and found.is_process:
+                    self._adopt(group, found.pid, found.started_us)
 
     def _adopt(self, group: Registration, pid: int, started_us: int | None) -> None:
         child = Child(group.kind, pid, started_us or self._clock.now_us(), self._clock.monotonic())
@@ -96,11 +167,28 @@ class Children:
         self.children[group.name] = child
         self._log.info(NOTICE, f"{group.kind} {group.name} runs already as process {pid}; it is watched from now on.")
 
-    def _start_by_rule(self, group: Registration, rule: str) -> None:
+    def _start_by_rule(self, group: Registration, child: Child, rule: str) -> None:
+        """Start it, unless its disk is full: then it waits, and that is no try."""
+        if why := self.no_space(group):
+            self._wait_for_space(group.name, child, why)
+            return
+        child.waits_for = ""
+        child.retries += rule == "AUTORESTART"
         try:
             self.start(group.name, keep_count=rule == "AUTORESTART")
         except OperatorError as error:
             self._log.error(DOWN, f"{rule}: {group.kind} {group.name} can't be started: {error}")
+            child.code, child.message = EXIT_AWAY, str(error)
+            self.children[group.name] = child
+            self._consider_restart(group.name, child, wait=True)
+
+    def _wait_for_space(self, name: str, child: Child, why: str) -> None:
+        if not child.waits_for:
+            self._log.warning(NOTICE, f"{child.kind} {name} is not started yet: {why}")
+        child.waits_for = why
+        self.children[name] = child
+        child.retry_at = self._clock.monotonic() + SPACE_SECONDS
+        child.retry_us = self._clock.now_us() + int(SPACE_SECONDS * 1_000_000)
 
     # --- commands ---
 
@@ -115,7 +203,7 @@ class Children:
         process = self._spawn(group)
         child = Child(group.kind, process.pid, self._clock.now_us(), self._clock.monotonic(), process)
         if known and keep_count:
-            child.retries = known.retries
+            child.retries, child.counted_since = known.retries, known.counted_since
         self.children[name] = child
         self._log.info(STARTING, f"{group.kind} {name} starting as process {process.pid}.")
         return process.pid
@@ -145,15 +233,34 @@ class Children:
         if not found.is_process and (child is None or child.pid != pid):
             raise OperatorError(f"{group.kind} {name} is held by process {pid}, which is not its own", hint="Try again")
         self.hold(name)
-        os.kill(pid, signal.SIGKILL)
+        if not self._kill(group, pid):
+            raise OperatorError(f"{group.kind} {name} has just ended by itself")
         self._log.warning(NOTICE, f"Killed process {pid} of {group.kind} {name} on request.")
         return pid
+
+    def _kill(self, group: Registration, pid: int) -> bool:
+        """SIGKILL, if the group's lock still is this process's: its number may have been given to a stranger since."""
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # The descriptor is of whoever has the number now; who holds the lock after that is the one it is of.
+            if statuses.status_of(self._home, group).pid != pid:
+                return False
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(fd)
+        return True
 
     def hold(self, name: str) -> None:
         """The operator wants it down: no restart before START. Kept on disk, for the next Manager too."""
         child = self.children.get(name)
         if child:
             child.retry_at = child.retry_us = None
+            child.waits_for = ""
         if name not in self._held:
             self._write_held(self._held | {name})
 
@@ -164,7 +271,12 @@ class Children:
     def _read_held(self) -> frozenset[str]:
         try:
             return frozenset(str(name) for name in json.loads(read_bytes(self._home.fs, self._held_path)))
-        except (FileNotFoundError, ValueError, TypeError):
+        except FileNotFoundError:
+            return frozenset()
+        except (ValueError, TypeError) as error:
+            self._log.error(
+                DOWN, f"{self._held_path} can't be read ({error}): what was held down may be started again."
+            )
             return frozenset()
 
     def _write_held(self, names: frozenset[str]) -> None:
@@ -181,13 +293,14 @@ class Children:
 
     def rows(self) -> list[dict[str, Any]]:
         """For CHILDSTATUS."""
-        return [
-            {
-                "group": name, "kind": child.kind, "pid": child.pid if child.alive else None, "retries": child.retries,
-                "retry_us": child.retry_us, "started_us": child.started_us or None,
-            }
-            for name, child in sorted(self.children.items())
-        ]  # fmt: skip
+        return [child.row(name) for name, child in sorted(self.children.items())]
+
+    def refresh(self, params: ManagerParams) -> None:
+        """REFRESH MANAGER: restarts go by these from now on; what waits for space looks again at once."""
+        self._params = params
+        for child in self.children.values():
+            if child.waits_for:
+                child.retry_at = self._clock.monotonic()
 
     # --- watching ---
 
@@ -201,7 +314,12 @@ class Children:
         return max(0.0, min([1.0, *(at - self._clock.monotonic() for at in due)]))
 
     def look(self) -> None:
-        """Notice deaths, and do the restarts that are due."""
+        """Notice deaths, and do the starts that are due."""
+        now = self._clock.monotonic()
+        if now >= self._census_at:
+            self._census()
+        if not self._automatic_done and now >= self._automatic_at:
+            self._start_automatically()
         for name, child in list(self.children.items()):
             if child.alive and self._is_gone(name, child):
                 self._ended(name, child)
@@ -226,10 +344,23 @@ class Children:
             os.close(child.pidfd)
             child.pidfd = -1
         child.code, child.message = self._how(name, child)
-        if child.code == EXIT_STOPPED:
+        if child.code == EXIT_STOPPED or self._found_another(name, child):
             return
         self._log.error(DOWN, f"{child.kind} {name} is down (exit code {child.code}): {child.message}")
         self._consider_restart(name, child, wait=True)
+
+    def _found_another(self, name: str, child: Child) -> bool:
+        """Did it end because another process has the group? Then that one is watched, or waited for."""
+        group = self._registration(name)
+        found = statuses.status_of(self._home, group) if group else None
+        if group is None or found is None or not found.pid or found.pid == child.pid:
+            return False
+        if found.is_process:
+            self._adopt(group, found.pid, found.started_us)
+            return True
+        # A command of ggsci, or a process that has not said a word yet: over in a moment, one way or the other.
+        child.code, child.message = EXIT_AWAY, f"process {found.pid} holds the group"
+        return False
 
     def _how(self, name: str, child: Child) -> tuple[int, str]:
         """(exit code, message). The process file is believed if it is of this very process."""
@@ -259,12 +390,10 @@ class Children:
         if rule is None or child.code != EXIT_AWAY or name in self._held:
             return
         now = self._clock.monotonic()
-        if now - child.started >= rule.reset_s:
-            child.retries = 0
+        if not child.retries or now - child.counted_since >= rule.reset_s:
+            child.retries, child.counted_since = 0, now
         if child.retries >= rule.retries:
-            self._log.error(
-                DOWN, f"{child.kind} {name}: {child.retries} restarts did not help; START it when the cause is mended."
-            )
+            self._give_up(name, child, rule)
             return
         delay = rule.wait_s if wait else 0.0
         child.retry_at = now + delay
@@ -273,10 +402,16 @@ class Children:
             NOTICE, f"{child.kind} {name}: restart {child.retries + 1} of {rule.retries} in {delay:g} seconds."
         )
 
+    def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
+        self._log.error(
+            DOWN,
+            f"{child.kind} {name}: {child.retries} restarts did not help within {minutes(rule.reset_s)}; START it when "
+            "the cause is mended.",
+        )
+
     def _restart(self, name: str, child: Child) -> None:
         child.retry_at = child.retry_us = None
-        child.retries += 1
         group = self._registration(name)
         # Deleted meanwhile, or started by somebody else: nothing to do.
         if group is not None and not statuses.status_of(self._home, group).status.is_alive:
-            self._start_by_rule(group, "AUTORESTART")
+            self._start_by_rule(group, child, "AUTORESTART")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ggsci import access
+from ggsci import manager_rules as rules
+from ggsci.manager_rules import GroupSpec, PurgeRule, Ranges, RestartRule
+from ggsci.web.params import KEYWORDS as WEB_KEYWORDS
+from ggsci.web.params import WebParams
 from trails.runtime import params
 from trails.runtime.params import Keyword, Statement
 
@@ -14,37 +18,7 @@ DEFAULT_PORT = 7809
 DEFAULT_CHECK_SECONDS = 600
 # Without DYNAMICPORTLIST Collectors get one of so many ports above PORT.
 PORTS_ABOVE = 256
-KINDS = {"ER": ("EXTRACT", "REPLICAT"), "EXTRACT": ("EXTRACT",), "REPLICAT": ("REPLICAT",)}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """Which groups a rule is for: `ER *`, `EXTRACT ext*`."""
-
-    kinds: tuple[str, ...]
-    pattern: str
-
-    def matches(self, kind: str, name: str) -> bool:
-        """Is this group meant?"""
-        return kind in self.kinds and fnmatch.fnmatchcase(name, self.pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class RestartRule:
-    """AUTORESTART: for which groups, how many times in a row, after which wait, and when the count starts anew."""
-
-    groups: GroupSpec
-    retries: int = 2
-    wait_s: float = 120
-    reset_s: float = 1200
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeRule:
-    """PURGEOLDEXTRACTS: which trails, and how many files stay at least."""
-
-    pattern: str
-    min_files: int = 1
+DEFAULT_REASSIGN_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +27,9 @@ class ManagerParams:
 
     port: int = DEFAULT_PORT
     bind: str = "127.0.0.1"
-    ports: tuple[int, int] = (DEFAULT_PORT + 1, DEFAULT_PORT + PORTS_ABOVE)
+    ports: Ranges = ((DEFAULT_PORT + 1, DEFAULT_PORT + PORTS_ABOVE),)
+    reassign_s: float = DEFAULT_REASSIGN_SECONDS
+    boot_delay_s: float = 0
     autostart: tuple[GroupSpec, ...] = ()
     autorestart: tuple[RestartRule, ...] = ()
     purge: tuple[PurgeRule, ...] = field(default=())
@@ -61,25 +37,37 @@ class ManagerParams:
     lag_report_s: float | None = None
     lag_info_s: float | None = None
     lag_critical_s: float | None = None
+    down_report_s: float | None = None
+    up_report_s: float | None = None
+    tls: bool = True
+    access_rules: tuple[access.AccessRule, ...] = ()
+    web: WebParams = field(default_factory=WebParams)
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> ManagerParams:
         """Check the whole file. Raises ParamErrors with every mistake in it."""
         found = params.check(statements, KEYWORDS, "MANAGER", file=file)
         port = found.one("PORT", DEFAULT_PORT)
-        default_ports = (min(port + 1, 65535), min(port + PORTS_ABOVE, 65535))
-        check = found.one("CHECKSECONDS") or found.one("CHECKMINUTES", 10) * 60
+        default_ports = ((min(port + 1, 65535), min(port + PORTS_ABOVE, 65535)),)
+        check: float = found.one("CHECKSECONDS") or found.one("CHECKMINUTES", 10) * 60
         return cls(
             port=port,
             bind=found.one("BIND", "127.0.0.1"),
             ports=found.one("DYNAMICPORTLIST", default_ports),
+            reassign_s=found.one("DYNAMICPORTREASSIGNDELAY", DEFAULT_REASSIGN_SECONDS),
+            boot_delay_s=found.one("BOOTDELAYMINUTES", 0) * 60,
             autostart=tuple(found.all("AUTOSTART")),
             autorestart=tuple(found.all("AUTORESTART")),
             purge=tuple(found.all("PURGEOLDEXTRACTS")),
             check_s=check,
-            lag_report_s=_first(found, "LAGREPORT"),
+            lag_report_s=_first(found, "LAGREPORT") or (check if _bounds_lag(found) else None),
             lag_info_s=_first(found, "LAGINFO"),
             lag_critical_s=_first(found, "LAGCRITICAL"),
+            down_report_s=_first(found, "DOWNREPORT"),
+            up_report_s=_first(found, "UPREPORT"),
+            tls=not found.has("NOTLS"),
+            access_rules=tuple(found.all("ACCESSRULE")),
+            web=WebParams.from_values(found),
         )
 
     def restart_rule(self, kind: str, name: str) -> RestartRule | None:
@@ -96,78 +84,8 @@ def _first(found: params.Values, name: str) -> float | None:
     return lengths[0] if lengths else None
 
 
-# --- parsers ----------------------------------------------------------------------------------------------------------
-
-
-def _words(statement: Statement) -> list[str]:
-    if not all(isinstance(word, str) for word in statement.words):
-        raise statement.error("words without parentheses")
-    return [str(word) for word in statement.words]
-
-
-def _spec(statement: Statement, words: list[str]) -> GroupSpec:
-    if len(words) < 2 or words[0].upper() not in KINDS:
-        raise statement.error("ER, EXTRACT or REPLICAT and a group name, such as ER *")
-    return GroupSpec(KINDS[words[0].upper()], words[1].upper())
-
-
-def _autostart(statement: Statement) -> GroupSpec:
-    words = _words(statement)
-    if len(words) > 2:
-        raise statement.error("ER, EXTRACT or REPLICAT and one group name")
-    return _spec(statement, words)
-
-
-# Option -> (field of RestartRule, factor, least, most).
-_RESTART = {
-    "RETRIES": ("retries", 1, 0, 10_000),
-    "WAITMINUTES": ("wait_s", 60, 0, 10_000),
-    "WAITSECONDS": ("wait_s", 1, 0, 100_000),
-    "RESETMINUTES": ("reset_s", 60, 1, 100_000),
-    "RESETSECONDS": ("reset_s", 1, 1, 1_000_000),
-}
-
-
-def _autorestart(statement: Statement) -> RestartRule:
-    words = _words(statement)
-    values: dict[str, int] = {}
-    for name, value in _pairs(statement, words[2:]):
-        if name not in _RESTART:
-            raise statement.error("RETRIES n, WAITMINUTES n, WAITSECONDS n, RESETMINUTES n", name)
-        key, factor, low, high = _RESTART[name]
-        values[key] = params.whole(statement, value, low, high) * factor
-    return RestartRule(_spec(statement, words), **values)
-
-
-def _pairs(statement: Statement, words: list[str]) -> list[tuple[str, str]]:
-    if len(words) % 2:
-        raise statement.error("a number behind each option")
-    return [(words[i].upper(), words[i + 1]) for i in range(0, len(words), 2)]
-
-
-def _purge(statement: Statement) -> PurgeRule:
-    words = _words(statement)
-    if not words:
-        raise statement.error("a trail such as ./dirdat/*")
-    rest = [word for word in words[1:] if word.upper() != "USECHECKPOINTS"]
-    if any(word.upper() == "NOUSECHECKPOINTS" for word in rest):
-        raise statement.wrong("a file that a reader still needs is never purged, so NOUSECHECKPOINTS can't be had")
-    keep = 1
-    for name, value in _pairs(statement, rest):
-        if name != "MINKEEPFILES":
-            raise statement.error("USECHECKPOINTS or MINKEEPFILES n", name)
-        keep = params.whole(statement, value, 1, 1_000_000)
-    return PurgeRule(words[0], keep)
-
-
-def _port_list(statement: Statement) -> tuple[int, int]:
-    words = _words(statement)
-    first, dash, last = words[0].partition("-") if len(words) == 1 else ("", "", "")
-    low = params.whole(statement, first, 1, 65535)
-    high = params.whole(statement, last, 1, 65535) if dash else low
-    if high < low:
-        raise statement.error("ports from low to high, such as 7840-7850")
-    return low, high
+def _bounds_lag(found: params.Values) -> bool:
+    return any(found.has(name + unit) for name in ("LAGINFO", "LAGCRITICAL") for unit in _UNITS)
 
 
 def _address(statement: Statement) -> str:
@@ -178,21 +96,23 @@ def _address(statement: Statement) -> str:
         raise statement.error("an IP address of this host, or 0.0.0.0 for all of them") from None
 
 
-_LAG_HELP = {
-    "LAGREPORT": "Look at the lag of all running groups each n {}; never if not given.",
+_TIMED_HELP = {
+    "LAGREPORT": "Look at the lag of all running groups each n {}; each CHECKMINUTES if only a bound is given.",
     "LAGINFO": "A lag of n {} or more is an INFO line in ggserr.log.",
     "LAGCRITICAL": "A lag of n {} or more is a WARNING line in ggserr.log, as is one that can't be known.",
+    "DOWNREPORT": "Each n {} a WARNING line in ggserr.log for every group that is not running, with how it ended.",
+    "UPREPORT": "Each n {} an INFO line in ggserr.log for every group that runs.",
 }
 
-_LAG = params.table(
+_TIMED = params.table(
     *(
         Keyword(name + unit, "n", text.format(unit.lower()), f"{name}{unit} 5", params.number(1, 1_000_000))
-        for name, text in _LAG_HELP.items()
+        for name, text in _TIMED_HELP.items()
         for unit in _UNITS
     )
 )
 
-KEYWORDS = _LAG | params.table(
+KEYWORDS = _TIMED | WEB_KEYWORDS | params.table(
     params.COMMON["COMMENT"],
     Keyword("PORT", "n", "The TCP port for pumps; 7809 if not given.", "PORT 7809", params.number(1, 65535)),
     Keyword(
@@ -202,30 +122,60 @@ KEYWORDS = _LAG | params.table(
         "BIND 0.0.0.0", _address,
     ),
     Keyword(
-        "DYNAMICPORTLIST", "first-last",
-        "The ports for Collectors, one each; if not given, the 256 above PORT.",
-        "DYNAMICPORTLIST 7840-7850", _port_list,
+        "ACCESSRULE", access.SHAPE,
+        "From which addresses pumps may ask for Collectors: the first rule that matches decides, by PRI (1 to 99, 99 "
+        "if not given), then in the order of the file. With rules, an address that none matches is denied, but for "
+        "this host's loopback; without any, whoever reaches the port (BIND) may ask.",
+        "ACCESSRULE, PROG COLLECTOR, IPADDR 10.1.*, ALLOW", access.parse, repeatable=True,
+    ),
+    Keyword(
+        "NOTLS", "",
+        "Pumps and Collectors of this home talk in plain TCP: anybody on the way can read and change the data. "
+        "Without it they need the certificates of CREATE CERTIFICATES.",
+        "NOTLS", params.nothing,
+    ),
+    Keyword(
+        "DYNAMICPORTLIST", "{port | first-last} [, ...]",
+        "The ports for Collectors, one each, tried in this order; if not given, the 256 above PORT.",
+        "DYNAMICPORTLIST 7840-7850, 7900", rules.port_list,
+    ),
+    Keyword(
+        "DYNAMICPORTREASSIGNDELAY", "n",
+        "A port whose Collector ended less than n seconds (3) ago is given out only if no other is free.",
+        "DYNAMICPORTREASSIGNDELAY 5", params.number(0, 3600),
+    ),
+    Keyword(
+        "BOOTDELAYMINUTES", "n",
+        "After a boot of this machine AUTOSTART and AUTORESTART wait until it has been up for n minutes, so that "
+        "databases and networks are there; START does not wait.",
+        "BOOTDELAYMINUTES 3", params.number(1, 1440),
     ),
     Keyword(
         "AUTOSTART", "{ER | EXTRACT | REPLICAT} group",
-        "Start these groups when the Manager starts.", "AUTOSTART ER *", _autostart, repeatable=True,
+        "Start these groups when the Manager starts, however their last run ended.",
+        "AUTOSTART ER *", rules.autostart, repeatable=True,
     ),
     Keyword(
         "AUTORESTART",
         "{ER | EXTRACT | REPLICAT} group [, RETRIES n] [, WAITMINUTES n | WAITSECONDS n] [, RESETMINUTES n]",
-        "Start these groups again when their process was killed, or when its database or peer was away; not when "
-        "somebody must mend something first. RETRIES times in a row (2), each after a wait (2 minutes); counted anew "
-        "once a group ran for RESETMINUTES (20).",
-        "AUTORESTART ER *, RETRIES 5, WAITSECONDS 10", _autorestart, repeatable=True,
+        "Start these groups again when their process was killed, its database or peer was away, or the disk was full; "
+        "not when somebody must mend something first. At most RETRIES times (2) within RESETMINUTES (20), each after a "
+        "wait (2 minutes); not while the disk is below DISKSTOP.",
+        "AUTORESTART ER *, RETRIES 5, WAITSECONDS 10", rules.autorestart, repeatable=True,
     ),
     Keyword(
-        "PURGEOLDEXTRACTS", "trail [, USECHECKPOINTS] [, MINKEEPFILES n]",
-        "Remove files of these trails that every registered reader is past; at least MINKEEPFILES (1) stay.",
-        "PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPFILES 3", _purge, repeatable=True,
+        "PURGEOLDEXTRACTS",
+        "trail [, USECHECKPOINTS] [, {MINKEEPHOURS | MINKEEPDAYS | MINKEEPFILES} n] "
+        "[, {FREQUENCYMINUTES | FREQUENCYHOURS} n]",
+        "Remove files of these trails that every registered reader is past, and that were last written more than "
+        "MINKEEPHOURS or MINKEEPDAYS ago, or are not among the newest MINKEEPFILES (1). A time beats a number of "
+        "files; of two times the last counts. The first rule for a trail counts. Looked at each CHECKMINUTES, or as "
+        "often as FREQUENCYMINUTES tells, and at once when the disk falls below DISKWARN.",
+        "PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPHOURS 48", rules.purge, repeatable=True,
     ),
     Keyword(
-        "CHECKMINUTES", "n", "How often to purge; each 10 minutes if not given.", "CHECKMINUTES 10",
-        params.number(1, 10_000),
+        "CHECKMINUTES", "n", "How often to purge, and to look after what has no time of its own; 10 if not given.",
+        "CHECKMINUTES 10", params.number(1, 10_000),
     ),
     Keyword("CHECKSECONDS", "n", "The same in seconds.", "CHECKSECONDS 30", params.number(1, 100_000)),
 )  # fmt: skip

@@ -5,8 +5,10 @@
     │   ├── ParamError       a parameter file is wrong: file, line, what was expected
     │   ├── DamageError      bytes below the durable end are incomplete or wrong
     │   ├── VersionError     bytes of a newer (or unknown) format version: not damage
+    │   ├── KeyMissingError  a trail file's master key is not here
     │   ├── MismatchError    output and source don't fit together (other slot, other database, other trail)
-    │   └── LockedError      another live process holds the lock
+    │   ├── LockedError      another live process holds the lock
+    │   └── DiskFullError    exit 3: no space; purging or a person makes some, and then going on is right
     ├── AwayError            exit 3: the peer or the database is away; waiting can mend it
     └── ProtocolError        exit 3: the peer sent bytes that the protocol doesn't allow
 
@@ -52,12 +54,22 @@ class VersionError(OperatorError):
     """A file or a peer speaks a format version that this program doesn't know."""
 
 
+class KeyMissingError(OperatorError):
+    """The master key that a trail file needs is not in the wallet, or there is no wallet."""
+
+
 class MismatchError(OperatorError):
     """Output and source don't belong together; going on would lose or double changes."""
 
 
 class LockedError(OperatorError):
     """Another live process holds this lock."""
+
+
+class DiskFullError(OperatorError):
+    """No space, or less than DISKSTOP: like any failed write, but waiting can mend it, as purging makes space."""
+
+    exit_code = EXIT_AWAY
 
 
 class AwayError(GateError):

@@ -13,7 +13,7 @@ import os
 import time
 from typing import Protocol
 
-from trails.errors import LockedError, OperatorError
+from trails.errors import DiskFullError, LockedError, OperatorError
 
 # Whoever looks if a lock is held (trails.runtime.status) holds it shared for an instant: so it is tried for a moment.
 LOCK_SECONDS = 0.3
@@ -267,8 +267,12 @@ def _named(what: str):  # type: ignore[no-untyped-def]  # a generator type would
     except (FileNotFoundError, FileExistsError):
         raise
     except OSError as error:
-        raise OperatorError(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")) from error
+        kind = DiskFullError if error.errno in NO_SPACE else OperatorError
+        raise kind(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")) from error
 
+
+NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""Errors of a full disk: waiting can mend them."""
 
 _HINTS = {
     errno.ENOSPC: "Make space on this file system, then START again; nothing acknowledged is lost",

@@ -5,6 +5,10 @@ from __future__ import annotations
 from ggsci.commands.row import HOME, row
 from ggsci.grammar import Kind, Option
 
+_TAIL = Option("TAIL", Kind.NUMBER)
+_AGED_TAIL = (Option("AGED", Kind.NUMBER), _TAIL)
+_PAGED = "TAIL n: only the last n lines. At the prompt a long file is shown in $PAGER, less or more."
+
 ROWS = (
     row(HOME, "CREATE SUBDIRS", "files:create_subdirs", None,
          "Make the folders of a home, and its id. Existing ones are left as they are.", "CREATE SUBDIRS"),
@@ -19,11 +23,12 @@ ROWS = (
          notes="For a Replicat also what START would find out: tables and columns of the target, and expressions, "
          "which Spark analyses by the trail's definitions; that takes some seconds. Nothing is applied."),
     row(HOME, "VIEW REPORT", "files:view_report", Kind.NAME,
-         "Print a group's report; a digit behind the name asks for an aged one.",
-         "VIEW REPORT ext1 ; VIEW REPORT ext10",
-         notes="`VIEW REPORT ext10` is the report of EXT1 before the present one, unless a group EXT10 exists."),
+         "Print a group's report, an aged one (AGED 0 is the youngest, AGED 9 the oldest), or one by its file's name.",
+         "VIEW REPORT ext1 ; VIEW REPORT ext1, AGED 0 ; VIEW REPORT ext1, TAIL 40 ; VIEW REPORT ./dirrpt/EXT1.0.rpt",
+         *_AGED_TAIL, notes="`VIEW REPORT ext10` is the same as AGED 0, unless a group EXT10 exists. " + _PAGED),
     row(HOME, "VIEW DISCARD", "files:view_discard", Kind.NAME,
-         "Print a Replicat's discard file: the changes that its target refused.", "VIEW DISCARD rep1"),
+         "Print a Replicat's discard file: the changes that its target refused; or an aged one, as of reports.",
+         "VIEW DISCARD rep1 ; VIEW DISCARD rep1, AGED 0", *_AGED_TAIL, notes=_PAGED),
     row(HOME, "REPLAY DISCARDS", "replaying:replay_discards", Kind.GROUP,
          "Apply the changes of a Replicat's discard file again, once what the target refused is mended.",
          "REPLAY DISCARDS rep1, DRYRUN ; REPLAY DISCARDS rep1 ; REPLAY DISCARDS rep1, FILE ./dirdsc/REP1.0.dsc",
@@ -31,5 +36,6 @@ ROWS = (
          notes="In order, each record at most once ever. A record is kept, and told, if its target row is not as the "
          "change found it (NOCOMPARE: only whether there is one is looked at) or is refused again."),
     row(HOME, "VIEW GGSEVT", "files:view_ggsevt", None,
-         "Print the home's event log, ggserr.log.", "VIEW GGSEVT"),
+         "Print the home's event log, ggserr.log, or one that was rolled (AGED 0 is the youngest).",
+         "VIEW GGSEVT ; VIEW GGSEVT TAIL 20 ; VIEW GGSEVT AGED 0", *_AGED_TAIL, notes=_PAGED),
 )  # fmt: skip

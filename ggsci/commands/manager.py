@@ -11,11 +11,20 @@ ROWS = (
     row(MANAGER, "STOP MANAGER", "managing:stop", None,
          "Stop the Manager; the groups go on. Asks first, unless the command ends with `!`.", "STOP MANAGER!"),
     row(MANAGER, "INFO MANAGER", "managing:info", None,
-         "Show whether the Manager runs, and on which port.", "INFO MANAGER ; INFO MGR --json", lists=True),
-    row(MANAGER, "STATUS MANAGER", "managing:info", None, "The same as INFO MANAGER.", "STATUS MANAGER", lists=True),
+         "Show whether the Manager runs, and on which port; DETAIL: also what it looks after, and the disk.",
+         "INFO MANAGER ; INFO MGR DETAIL ; INFO MGR --json", Option("DETAIL"), lists=True),
+    row(MANAGER, "STATUS MANAGER", "managing:info", None, "The same as INFO MANAGER.", "STATUS MANAGER",
+         Option("DETAIL"), lists=True),
+    row(MANAGER, "REFRESH MANAGER", "managing:refresh", None,
+         "Have the running Manager read mgr.prm and GLOBALS anew. A file with mistakes is refused whole, and the "
+         "parameters of before stay in force.", "REFRESH MANAGER ; REFRESH MGR", lists=True,
+         notes="PORT, BIND and NOTLS stay as they are until the next START MANAGER. Groups and Collectors that run "
+         "are not touched."),
     row(MANAGER, "SEND MANAGER", "managing:send", None,
-         "Ask the running Manager about its children, the Collectors' ports, or its purge rules.",
-         "SEND MANAGER CHILDSTATUS ; SEND MANAGER GETPORTINFO",
+         "Ask the running Manager about its children, the Collectors' ports, or which trail files it keeps and why.",
+         "SEND MANAGER CHILDSTATUS DEBUG ; SEND MANAGER GETPORTINFO DETAIL ; SEND MANAGER GETPURGEOLDEXTRACTS",
          Option("CHILDSTATUS", choice="request", needed=True), Option("GETPORTINFO", choice="request"),
-         Option("GETPURGEOLDEXTRACTS", choice="request"), lists=True),
+         Option("GETPURGEOLDEXTRACTS", choice="request"), Option("DEBUG"), Option("DETAIL"), lists=True,
+         notes="DEBUG adds to CHILDSTATUS how each group is watched and how it last ended; DETAIL adds to GETPORTINFO "
+         "every port of DYNAMICPORTLIST."),
 )  # fmt: skip

@@ -5,7 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from ggsci.groups import group_key
 from ggsci.session import Session
+from replicat.target import Row
+from replicat.targets import rowtable
 from tests.support.homes import (
     as_json,
     bad,
@@ -19,6 +22,7 @@ from tests.support.homes import (
     wait_for,
     write,
 )
+from trails.position import Position
 
 pytestmark = pytest.mark.e2e
 
@@ -69,6 +73,19 @@ def test_an_extract_from_dblogin_to_showch(home, source_db):
     ):  # fmt: skip
         assert label in text
     assert as_json(home, "INFO EXTTRAIL *")[0]["rba"] > 0
+    # Sent to the log's end, it leaves out what was committed while it was down; its runs are remembered.
+    execute(source_db, "INSERT INTO sales.orders VALUES (11, 'left out')")
+    good(home, "ALTER EXTRACT ext1, BEGIN NOW", session)
+    good(home, "START ext1", session)
+    execute(source_db, "INSERT INTO sales.orders VALUES (12, 'kept'), (13, 'kept')")
+    wait_for(lambda: any(t["inserts"] == 2 for t in as_json(home, "STATS ext1")[0]["tables"]))
+    good(home, "STOP ext1", session)
+    runs = as_json(home, "INFO ext1")[0]["runs"]
+    assert [run["stop_status"] for run in runs] == ["G", "G"]
+    assert runs[0]["begin"]["csn"] > runs[1]["end"]["csn"]
+    assert good(home, "INFO ext1, DETAIL").count("  PostgreSQL WAL    ") == 2
+    assert "1 run forgotten, 1 run kept" in good(home, "CLEANUP EXTRACT ext1")
+    assert "sales.orders" in good(home, "LIST TABLES sales.*", session)
     assert "Successfully unregistered" in good(home, "UNREGISTER EXTRACT ext1", session)
     assert "Deleted EXTRACT EXT1." in good(home, "DELETE EXTRACT ext1", session)
     good(home, "DELETE TRANDATA sales.*", session)
@@ -130,5 +147,13 @@ def test_a_checkpoint_table_is_made_shown_and_dropped(home, target_db):
     assert "gg.ckpt exists; 0 groups" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
     good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt", session)
     assert "row of REPLICAT REP1" in good(home, "DELETE REPLICAT rep1", session)
+    row = Row(Position(0, 0))
+    with psycopg.connect(target_db) as connection:
+        for key in (group_key(home, "GONE1"), 4711):
+            values = rowtable.insert_values("GONE1", key, row, home.root)
+            connection.execute(rowtable.insert("gg.ckpt", "postgresql"), values)
+    assert "Removed the row of REPLICAT GONE1" in good(home, "CLEANUP CHECKPOINTTABLE gg.ckpt!", session)
+    assert "gg.ckpt exists; 1 groups" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    assert "gg.ckpt" in good(home, "LIST TABLES gg.*", session)
     assert "not confirmed" in bad(home, "DELETE CHECKPOINTTABLE gg.ckpt", session)
     assert "Successfully deleted checkpoint table" in good(home, "DELETE CHECKPOINTTABLE gg.ckpt!", session)

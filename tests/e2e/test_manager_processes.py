@@ -31,7 +31,7 @@ from trails.runtime.status import manager_status
 
 pytestmark = pytest.mark.e2e
 
-PUMP = "EXTRACT pmp1\nRMTHOST 127.0.0.1, MGRPORT {port}\nRMTTRAIL ./dirdat/rt\nPASSTHRU\nTABLE *.*;\n"
+PUMP = "EXTRACT pmp1\nRMTHOST 127.0.0.1, MGRPORT {port}, NOTLS\nRMTTRAIL ./dirdat/rt\nPASSTHRU\nTABLE *.*;\n"
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def homes(tmp_path):
     """(source home with a pump, target home, the target Manager's port)."""
     here, there, port = make_home(tmp_path / "here"), make_home(tmp_path / "there"), free_port()
     low = free_port()
-    write(there, "mgr", f"PORT {port}\nDYNAMICPORTLIST {low}-{min(low + 20, 65535)}\n")
-    write(here, "mgr", f"PORT {free_port()}\nAUTORESTART ER *, RETRIES 3, WAITSECONDS 1\n")
+    write(there, "mgr", f"PORT {port}\nNOTLS\nDYNAMICPORTLIST {low}-{min(low + 20, 65535)}\n")
+    write(here, "mgr", f"PORT {free_port()}\nNOTLS\nAUTORESTART ER *, RETRIES 3, WAITSECONDS 1\n")
     write(here, "pmp1", PUMP.format(port=port))
     good(here, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
     good(here, "ADD RMTTRAIL ./dirdat/rt, EXTRACT pmp1")
@@ -139,7 +139,7 @@ def test_a_killed_group_comes_back_and_a_kill_by_command_stays(homes):
 def test_stop_waits_for_a_restart_that_is_on_its_way(homes):
     """A group dies, AUTORESTART makes its next process, STOP comes before that holds the lock: it ends stopped."""
     here, _, _ = homes
-    write(here, "mgr", f"PORT {free_port()}\nAUTORESTART ER *, RETRIES 50, WAITSECONDS 0\n")
+    write(here, "mgr", f"PORT {free_port()}\nNOTLS\nAUTORESTART ER *, RETRIES 50, WAITSECONDS 0\n")
     good(here, "START MGR")
     for pause in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
         good(here, "START pmp1")
@@ -175,7 +175,7 @@ def test_cw_26_manager_and_group_are_killed_and_come_back(homes):
 def test_autostart_starts_groups_with_the_manager(homes):
     """AUTOSTART ER *."""
     here, _, _ = homes
-    write(here, "mgr", f"PORT {free_port()}\nAUTOSTART ER *\n")
+    write(here, "mgr", f"PORT {free_port()}\nNOTLS\nAUTOSTART ER *\n")
     good(here, "START MGR")
     wait_for(lambda: state(here) == "RUNNING")
 
@@ -183,7 +183,7 @@ def test_autostart_starts_groups_with_the_manager(homes):
 def test_retries_are_bounded(homes):
     """A group that dies again and again is left down, and that is said."""
     here, _, _ = homes
-    write(here, "mgr", f"PORT {free_port()}\nAUTORESTART ER *, RETRIES 1, WAITSECONDS 0\n")
+    write(here, "mgr", f"PORT {free_port()}\nNOTLS\nAUTORESTART ER *, RETRIES 1, WAITSECONDS 0\n")
     good(here, "START MGR")
     good(here, "START pmp1")
     for _ in range(2):

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 
 import pytest
 
@@ -13,7 +14,8 @@ from ggsci import manager_lag, manager_purge
 from ggsci.manager import Manager
 from ggsci.manager_children import Children
 from ggsci.manager_collectors import Collectors, Running, birth_of
-from ggsci.manager_params import ManagerParams, PurgeRule
+from ggsci.manager_params import ManagerParams
+from ggsci.manager_rules import PurgeRule
 from tests.support.homes import free_port, good, make_home, wait_for
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
@@ -52,22 +54,22 @@ def log_of(home) -> Log:
 def test_an_empty_file_has_safe_defaults():
     """The product's port, on this host only; nothing starts or goes by itself."""
     found = params("")
-    assert (found.port, found.bind, found.ports, found.check_s) == (7809, "127.0.0.1", (7810, 8065), 600)
+    assert (found.port, found.bind, found.ports, found.check_s) == (7809, "127.0.0.1", ((7810, 8065),), 600)
     assert not found.autostart + found.autorestart + found.purge
 
 
 def test_every_keyword_is_understood():
     """Minutes and seconds, wildcards, kinds."""
     found = params(
-        "PORT 7900\nBIND 0.0.0.0\nDYNAMICPORTLIST 7840-7850\nAUTOSTART ER *\nAUTOSTART EXTRACT ext*\n"
+        "PORT 7900\nBIND 0.0.0.0\nDYNAMICPORTLIST 7840-7850, 7900\nAUTOSTART ER *\nAUTOSTART EXTRACT ext*\n"
         "AUTORESTART REPLICAT r?, RETRIES 5, WAITMINUTES 1, RESETMINUTES 2\nAUTORESTART ER *, WAITSECONDS 3\n"
         "PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPFILES 3\nCHECKSECONDS 7\n"
     )
-    assert (found.port, found.bind, found.ports, found.check_s) == (7900, "0.0.0.0", (7840, 7850), 7)
+    assert (found.port, found.bind, found.ports, found.check_s) == (7900, "0.0.0.0", ((7840, 7850), (7900, 7900)), 7)
     rule = found.restart_rule("REPLICAT", "R1")
     assert (rule.retries, rule.wait_s, rule.reset_s) == (5, 60, 120)
     assert found.restart_rule("EXTRACT", "R1").wait_s == 3
-    assert found.purge == (PurgeRule("./dirdat/*", 3),)
+    assert found.purge == (PurgeRule("./dirdat/*", 3, keep="MINKEEPFILES 3"),)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,11 @@ def test_mistakes_are_told_with_their_line(text, told):
 RULES = [PurgeRule("./dirdat/*")]
 
 
+def purge(home, rules):
+    """What a purge removes now."""
+    return list(manager_purge.purge(home, rules, time.time_ns() // 1000))
+
+
 def fill(home) -> list[int]:
     """A trail of several files; their numbers."""
     trail = TrailName.parse("./dirdat/lt", home.root)
@@ -123,18 +130,18 @@ def stands(home, name: str, kind: str, seqno: int) -> None:
 def test_cw_17_nothing_unread_is_purged(home):
     """CW-17: a file goes when every registered reader is past it; without one checkpoint file nothing goes."""
     files = fill(home)
-    assert manager_purge.purge(home, RULES) == []  # no registered reader
+    assert purge(home, RULES) == []  # no registered reader
     good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
     good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/lt")
     stands(home, "PMP1", "EXTRACT", files[-1])
-    assert manager_purge.purge(home, RULES) == []  # REP1 has no checkpoint
+    assert purge(home, RULES) == []  # REP1 has no checkpoint
     stands(home, "REP1", "REPLICAT", files[2])
     for name in os.listdir(home.folder("dirchk")):
         os.rename(os.path.join(home.folder("dirchk"), name), os.path.join(home.root, name))
-    assert manager_purge.purge(home, RULES) == []  # every file in dirchk is gone
+    assert purge(home, RULES) == []  # every file in dirchk is gone
     for name in ("PMP1.cpe", "REP1.cpr"):
         os.rename(os.path.join(home.root, name), os.path.join(home.folder("dirchk"), name))
-    gone = manager_purge.purge(home, RULES)
+    gone = purge(home, RULES)
     assert [verdict.path for verdict in gone] == [
         TrailName.parse("./dirdat/lt", home.root).path(seqno) for seqno in files[:2]
     ]
@@ -146,12 +153,12 @@ def test_minkeepfiles_and_the_pattern_bound_what_goes(home):
     files = fill(home)
     good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
     stands(home, "PMP1", "EXTRACT", files[-1] + 1)
-    assert manager_purge.purge(home, [PurgeRule("./dirdat/rt")]) == []
-    manager_purge.purge(home, [PurgeRule("./dirdat/l*", 3)])
+    assert purge(home, [PurgeRule("./dirdat/rt")]) == []
+    purge(home, [PurgeRule("./dirdat/l*", 3)])
     assert seqnos(home) == files[-3:]
-    manager_purge.purge(home, RULES)
+    purge(home, RULES)
     assert seqnos(home) == files[-1:]
-    reasons = [verdict.reason for verdict in manager_purge.verdicts(home, RULES)]
+    reasons = [verdict.reason for verdict in manager_purge.verdicts(home, RULES, time.time_ns() // 1000)]
     assert reasons == ["the trail's last file always stays"]
 
 
@@ -163,7 +170,7 @@ def test_a_reader_through_a_symbolic_link_counts(home):
     good(home, f"ADD REPLICAT rep1, EXTTRAIL {home.root}/trails/lt")
     stands(home, "PMP1", "EXTRACT", files[-1])
     stands(home, "REP1", "REPLICAT", files[1])
-    manager_purge.purge(home, RULES)
+    purge(home, RULES)
     assert seqnos(home) == files[1:]
 
 
@@ -186,7 +193,7 @@ class Group:
     def end(self) -> None:
         """Wait until its process has ended, and let the Manager see it."""
         process = self.child.process
-        process.wait(10)
+        process.wait(60)
         self.children.look()
 
     def later(self, seconds: float) -> None:
@@ -248,11 +255,11 @@ def test_restarts_wait_are_counted_and_end(home):
 
 
 def test_a_long_run_starts_the_count_anew(home):
-    """RESETMINUTES: a group that ran long enough has its full number of tries again."""
+    """RESETMINUTES: tries count within that time; a group that ran longer has its full number of them again."""
     group = Group(home, "read line < fifo; exit 3")
     os.mkfifo(os.path.join(home.root, "fifo"))
     group.children.start("R1")
-    group.child.retries = 2
+    group.child.retries, group.child.counted_since = 2, group.clock.monotonic()
     group.later(601)
     with open(os.path.join(home.root, "fifo"), "w") as fifo:
         fifo.write("go\n")
@@ -295,11 +302,11 @@ class Port:
     """Collectors on a port of this host, with a program of the test's as Collector."""
 
     def __init__(self, home, program: str = "pass", clock=None) -> None:
-        command = lambda home, trail, params, fd: [sys.executable, "-c", program, str(fd)]  # noqa: E731
+        command = lambda home, trail, params, peer, fd: [sys.executable, "-c", program, str(fd)]  # noqa: E731
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.collectors = Collectors(home, params(f"PORT {port}"), log_of(home), clock or RealClock(), command)
+        self.collectors = Collectors(home, params(f"PORT {port}\nNOTLS"), log_of(home), clock or RealClock(), command)
 
     def ask(self, data: bytes) -> dict:
         """Send, let the Manager work, and give the answer."""
@@ -354,7 +361,11 @@ def wanted(**changes) -> bytes:
         (wanted(trail="./dirdat/../dirprm/rt"), "outside this home's dirdat"),
         (wanted(trail="./dirdat/link/rt"), "outside this home's dirdat"),
         (wanted(trail="./dirdat/long"), "two-character prefix"),
-        (wanted(trail="./dirdat/\x00t"), "two-character prefix"),
+        (wanted(trail="./dirdat/\x00t"), "printable name"),
+        (wanted(trail="./dirdat/a\x00/rt"), "printable name"),
+        (wanted(trail="./dirdat/\n2026 ERROR/rt"), "printable name"),
+        (wanted(trail="./dirdat/" + "a/" * 600 + "rt"), "at most 1024 characters"),
+        (wanted(trail="rt"), "outside this home's dirdat"),
         (wanted(trail="./dirdat/lt"), "is written by EXTRACT EXT1"),
     ],
 )
@@ -373,11 +384,13 @@ def test_a_silent_client_is_let_go(home, port):
     clock = FakeClock()
     made = port(clock=clock)
     with socket.create_connection(("127.0.0.1", made.collectors.port)) as link:
-        wait_for(lambda: made.collectors.step() or made.collectors._requests)
+        wait_for(lambda: made.collectors.step() or made.collectors._door._visitors)
         clock.sleep(11)
         made.collectors.step()
         assert b"within 10 seconds" in link.recv(1000)
-        assert made.collectors._requests == []
+        clock.sleep(3)
+        made.collectors.step()
+        assert made.collectors._door._visitors == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from trails.runtime import params
+from trails.runtime import diskguard, eventlog, params
 from trails.runtime.home import Home
 from trails.runtime.params import Keyword, Statement, Values
 
@@ -20,11 +20,58 @@ def _schema_table(statement: Statement) -> str:
     return pattern.text
 
 
+def _schema(statement: Statement) -> str:
+    pattern = params.table_pattern(statement, f"{params.word(statement)}.x")
+    if pattern.exact is None:
+        raise statement.error("one schema, without wildcards")
+    return pattern.exact[0]
+
+
 GLOBALS_KEYWORDS = params.table(
     Keyword("COMMENT", "text", "A comment.", "COMMENT production", params.text, repeatable=True),
     Keyword(
         "CHECKPOINTTABLE", "schema.table", "The checkpoint table of Replicats that are added without one.",
         "CHECKPOINTTABLE gg.checkpoint", _schema_table,
+    ),
+    Keyword(
+        "DISKWARN", "{n[K | M | G | T] | n%}",
+        "With less free space than this on the disk of dirdat, dirchk or dirtmp each process of the home writes a "
+        "WARNING, and the Manager purges at once. If not given 10%, at most 20G; 0 is never.",
+        "DISKWARN 20%", diskguard.parse_bound,
+    ),
+    Keyword(
+        "DISKSTOP", "{n[K | M | G | T] | n%}",
+        "With less free space than this Extracts and Collectors end cleanly, as if the database or peer were away; "
+        "pumps and Replicats, whose progress makes files purgeable, go on down to a tenth of it. AUTORESTART starts "
+        "them again once there is space. If not given 2%, at most 4G; 0 is never.",
+        "DISKSTOP 5G", diskguard.parse_bound,
+    ),
+    Keyword(
+        "GGSERRLOG", eventlog.SIZE_SHAPE,
+        "Roll ggserr.log when it has n megabytes (20 if not given), and keep so many older files, ggserr.0.log the "
+        "youngest (10 if not given). The same for ggserr.json.",
+        "GGSERRLOG MEGABYTES 50, KEEP 5", eventlog.log_size,
+    ),
+    Keyword(
+        "LOGFORMAT", "{TEXT | JSON | BOTH}",
+        "TEXT, if not given: messages go to ggserr.log. JSON: to ggserr.json, an object a line. BOTH: to both.",
+        "LOGFORMAT BOTH", eventlog.log_format,
+    ),
+    Keyword(
+        "GGSCHEMA", "schema", "The schema of the heartbeat tables, in source and target; gg if not given.",
+        "GGSCHEMA ggadmin", _schema,
+    ),
+    Keyword(
+        "HEARTBEATTABLE", "schema.table",
+        "The heartbeat table, where it is not gg_heartbeat of GGSCHEMA; the names of the others are made from it "
+        "(_seed, _history, _settings). The same in every home of a pipeline.",
+        "HEARTBEATTABLE ggadmin.gg_heartbeat", _schema_table,
+    ),
+    Keyword(
+        "CLOCKDIFFSECS", "n",
+        "Warn when the clocks of two hosts, or of a host and its database, differ by more than n seconds; 2 if not "
+        "given, 0 is never.",
+        "CLOCKDIFFSECS 5", params.number(0, 86_400),
     ),
 )  # fmt: skip
 

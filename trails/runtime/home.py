@@ -20,7 +20,7 @@ from trails.fs import Fs, RealFs, read_bytes, refuse_network_file_system, replac
 if TYPE_CHECKING:
     from trails.runtime.registration import Registration
 
-SUBDIRS = ("dirprm", "dirrpt", "dirchk", "dirpcs", "dirdat", "dirdsc", "dircrd", "dirtmp")
+SUBDIRS = ("dirprm", "dirrpt", "dirchk", "dirpcs", "dirdat", "dirdsc", "dircrd", "dirwlt", "dirtmp")
 MANAGER = "MGR"
 _GROUP = re.compile(r"[A-Z][A-Z0-9_]{0,7}\Z")
 _HOME_ID = re.compile(r"[0-9a-f]{32}\Z")
@@ -128,6 +128,11 @@ class Home:
     def ggserr(self) -> str:
         """The log of all processes of this home."""
         return os.path.join(self.root, "ggserr.log")
+
+    @property
+    def ggserr_json(self) -> str:
+        """The same for programs, where GLOBALS asks for it by LOGFORMAT."""
+        return os.path.join(self.root, "ggserr.json")
 
     @property
     def globals(self) -> str:

@@ -14,26 +14,42 @@ from trails import checkpoint
 from trails.errors import GateError
 from trails.fs import Fs
 from trails.position import TrailName
-from trails.runtime import registration
+from trails.runtime import registration, status
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
 
 
 @dataclass(frozen=True, slots=True)
 class FileFate:
-    """One file of the trail: whether it may be removed, and the reason either way."""
+    """One file of the trail: whether it may be removed, the reason either way, and who still needs it."""
 
     seqno: int
     path: str
     removable: bool
     reason: str
+    who: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """From which file on a reader may still read, and why, in words; `state` says so if it does not even run."""
+
+    seqno: int
+    group: str
+    reason: str
+    state: str = ""
 
 
 def removable(home: Home, fs: Fs, trail: TrailName) -> list[FileFate]:
     """The fate of each file of the trail, oldest first."""
     seqnos = trail.seqnos(fs.listdir(trail.folder))
-    needs = [_oldest_needed(home, fs, reader) for reader in readers(home, trail)]
-    return [FileFate(seqno, trail.path(seqno), *_fate(seqno, seqnos[-1], needs)) for seqno in seqnos]
+    needs = needs_of(home, fs, trail)
+    return [_fate(trail, seqno, seqnos[-1], needs) for seqno in seqnos]
+
+
+def needs_of(home: Home, fs: Fs, trail: TrailName) -> list[Need]:
+    """What each registered reader of the trail still needs, the oldest need first."""
+    return sorted((_need(home, fs, reader) for reader in readers(home, trail)), key=lambda need: need.seqno)
 
 
 def readers(home: Home, trail: TrailName) -> list[Registration]:
@@ -47,15 +63,22 @@ def _reads(home: Home, reg: Registration, trail: TrailName) -> bool:
     return read.prefix == trail.prefix and os.path.realpath(read.folder) == os.path.realpath(trail.folder)
 
 
-def _fate(seqno: int, last: int, needs: list[tuple[int, str]]) -> tuple[bool, str]:
+def _fate(trail: TrailName, seqno: int, last: int, needs: list[Need]) -> FileFate:
+    path = trail.path(seqno)
+    who = tuple(need.group for need in needs if need.seqno <= seqno)
     if seqno == last:
-        return False, "the trail's last file always stays"
+        return FileFate(seqno, path, False, "the trail's last file always stays", who)
     if not needs:
-        return False, "no registered group reads this trail"
-    oldest, who = min(needs)
-    if seqno >= oldest:
-        return False, who
-    return True, f"every reader is past it ({who})"
+        return FileFate(seqno, path, False, "no registered group reads this trail")
+    if who:
+        return FileFate(seqno, path, False, needs[0].reason + needs[0].state, who)
+    return FileFate(seqno, path, True, f"every reader is past it ({needs[0].reason})")
+
+
+def _need(home: Home, fs: Fs, reader: Registration) -> Need:
+    seqno, reason = _oldest_needed(home, fs, reader)
+    now = status.status_of(home, reader).status
+    return Need(seqno, reader.name, reason, "" if now.is_alive else f"; it is {now}")
 
 
 def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:

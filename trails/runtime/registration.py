@@ -13,6 +13,7 @@ from typing import Any
 
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.fs import read_bytes, replace_durably
+from trails.runtime import plain
 from trails.runtime.home import Home
 
 VERSION = 1
@@ -36,7 +37,7 @@ class Registration:
 
     name: str
     kind: str  # EXTRACT | REPLICAT
-    source: str  # TRANLOG | TRAIL
+    source: str  # TRANLOG | TRAIL | of tasks SOURCEISTABLE | SPECIALRUN
     trail: str = ""
     trails: tuple[TrailReg, ...] = ()
     alter_no: int = 0
@@ -48,6 +49,11 @@ class Registration:
     group_key: int = 0
     start_no: int = 0
     start: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it runs once, for an initial load, and has no place to go on from."""
+        return self.source in ("SOURCEISTABLE", "SPECIALRUN")
 
 
 def load(home: Home, name: str) -> Registration:
@@ -82,9 +88,14 @@ def delete(home: Home, name: str) -> None:
 
 def all(home: Home) -> list[Registration]:  # noqa: A001  -- reads well as registration.all(home)
     """Every registered group: Extracts first, then Replicats, each by name. One deleted meanwhile is left out."""
-    names = [n[:-5] for n in home.fs.listdir(home.folder("dirpcs")) if n.endswith(".json") and not n.startswith(".")]
-    found = (_find(home, name) for name in names)
+    found = (_find(home, name) for name in names(home))
     return sorted((reg for reg in found if reg is not None), key=lambda reg: (reg.kind, reg.name))
+
+
+def names(home: Home) -> list[str]:
+    """The names of all registered groups, also of those whose registration can't be read."""
+    listed = home.fs.listdir(home.folder("dirpcs"))
+    return sorted(name[:-5] for name in listed if name.endswith(".json") and not name.startswith("."))
 
 
 def _decode(path: str, data: bytes) -> Registration:
@@ -93,8 +104,8 @@ def _decode(path: str, data: bytes) -> Registration:
         version = fields.pop("version")
         if version != VERSION:
             raise VersionError(f"{path}: expected registration version {VERSION}, found {version!r}")
-        trails = tuple(TrailReg(**trail) for trail in fields.pop("trails"))
-        return Registration(trails=trails, **fields)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        trails = tuple(plain.of(TrailReg, trail) for trail in fields.pop("trails"))
+        return plain.of(Registration, {**fields, "trails": trails})
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         hint = "Restore it, or DELETE and ADD the group"
         raise DamageError(f"{path}: the registration can't be read ({error})", hint=hint) from None

@@ -1,0 +1,69 @@
+"""A crash at every call of a purge, with what was not synced lost in every way: no hole, nothing unread gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from ggsci import manager_purge
+from ggsci.manager_rules import PurgeRule
+from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
+from trails import checkpoint
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.position import TrailName
+from trails.reader import BlockReader
+from trails.runtime import registration
+from trails.runtime.home import Home
+from trails.runtime.registration import Registration
+from trails.testing import After, Crash, FaultFs
+from trails.writer import TrailWriter
+
+pytestmark = pytest.mark.fault
+
+RULES = [PurgeRule("./dirdat/*")]
+TRAIL = TrailName("/home/gate/dirdat", "lt")
+
+
+def prepared() -> tuple[Home, FaultFs, list[int]]:
+    """A home in memory: a trail of several files, and a Replicat that is at the beginning of the last but one."""
+    fs = FaultFs()
+    home = Home("/home/gate", fs)
+    writer = TrailWriter.open(fs, TRAIL, IDENTITY, max_bytes=4800, restart_open=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.sync()
+    writer.close()
+    seqnos = TRAIL.seqnos(fs.listdir(TRAIL.folder))
+    registration.save(home, Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/lt"))
+    place = Place(seqnos[-2], 4096)
+    save = Checkpoint("REP1", "REPLICAT", (ReadCheckpoint("trail", place, place),))
+    checkpoint.save(fs, home.checkpoint("REP1", "REPLICAT"), save)
+    return home, fs, seqnos
+
+
+def calls_of_a_purge() -> tuple[int, int]:
+    """(calls before it, calls after it)."""
+    home, fs, seqnos = prepared()
+    before = fs.calls
+    assert len(list(manager_purge.purge(home, RULES, 0))) == len(seqnos) - 2 > 0
+    return before, fs.calls
+
+
+@pytest.mark.parametrize("how", After, ids=lambda how: how.name)
+def test_cw_17_a_crash_in_the_middle_of_a_purge_leaves_a_trail_without_a_hole(how):
+    """CW-17: what is left is one run of numbers with all that is unread in it; the next purge finishes the work."""
+    before, after = calls_of_a_purge()
+    for crash_at in range(before + 1, after + 1):
+        home, fs, seqnos = prepared()
+        fs.crash_at = crash_at
+        with pytest.raises(Crash):
+            list(manager_purge.purge(home, RULES, 0))
+        fs.reboot(how)
+        left = TRAIL.seqnos(fs.listdir(TRAIL.folder))
+        assert left == seqnos[-len(left) :], (crash_at, left)
+        assert set(seqnos[-2:]) <= set(left)
+        reader = BlockReader(fs, TRAIL)
+        while reader.read(payload=False) is not None:
+            pass
+        reader.close()
+        list(manager_purge.purge(home, RULES, 0))
+        assert TRAIL.seqnos(fs.listdir(TRAIL.folder)) == seqnos[-2:]

@@ -1,0 +1,229 @@
+"""The disk guard: bounds, warnings with hysteresis, who ends at which bound, and how the main loop ends for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from ggsci.manager_disk import Disk
+from tests.support.homes import good, group, make_home
+from trails.checkpoint import Checkpoint
+from trails.errors import EXIT_AWAY, DiskFullError, OperatorError, ParamError
+from trails.fs import RealFs
+from trails.runtime import diskguard
+from trails.runtime import globals as globals_file
+from trails.runtime.clock import RealClock
+from trails.runtime.diskguard import Bound, DiskGuard, Limits, Space
+from trails.runtime.loop import Process, Stop, run
+from trails.runtime.report import Log
+from trails.runtime.startup import exit_of
+from trails.testing import FakeClock
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path / "home")
+
+
+def log_of(home) -> Log:
+    """A process's log."""
+    return Log(home, "Trailgate Capture", "ext1.prm", RealClock())
+
+
+def log_text(home) -> str:
+    """ggserr.log."""
+    return open(home.ggserr).read() if os.path.exists(home.ggserr) else ""
+
+
+def limits(home, text: str) -> Limits:
+    """What GLOBALS with this text says."""
+    with open(home.globals, "w") as file:
+        file.write(text)
+    return Limits.of(globals_file.read(home))
+
+
+class Disk100(Limits):
+    """A file system of 100 GB whose free space a test sets; bounds of 10 GB and 2 GB."""
+
+    free = 50 * GB
+
+    def look(self, folders):
+        return [Space("dirdat", type(self).free, 100 * GB, 10 * GB, 2 * GB)]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "warn", "stop"),
+    [
+        ("", 10 * GB, 2 * GB),
+        ("DISKWARN 20%\nDISKSTOP 5%\n", 20 * GB, 5 * GB),
+        ("DISKWARN 500M\nDISKSTOP 100k\n", 500 << 20, 100 << 10),
+        ("DISKWARN 7 GB\nDISKSTOP 1024\n", 7 * GB, 1024),
+        ("DISKWARN 0\nDISKSTOP 0\n", 0, 0),
+    ],
+)
+def test_bounds_are_bytes_or_a_share(home, text, warn, stop):
+    """GLOBALS' DISKWARN and DISKSTOP; the defaults are shares."""
+    found = limits(home, text)
+    assert (found.warn.bytes_of(100 * GB), found.stop.bytes_of(100 * GB)) == (warn, stop)
+
+
+def test_default_bounds_fit_small_and_huge_disks():
+    """A share of a disk of 16 MB, and no terabyte kept free on a huge one."""
+    assert (diskguard.DEFAULT_WARN.bytes_of(16 << 20), diskguard.DEFAULT_STOP.bytes_of(16 << 20)) == (1677721, 335544)
+    assert (diskguard.DEFAULT_WARN.bytes_of(1 << 50), diskguard.DEFAULT_STOP.bytes_of(1 << 50)) == (20 * GB, 4 * GB)
+
+
+@pytest.mark.parametrize("text", ["DISKWARN", "DISKWARN 100%", "DISKSTOP -1", "DISKSTOP 5 apples", "DISKWARN 1.5G"])
+def test_a_wrong_bound_is_told(home, text):
+    """File, line, what was expected."""
+    with pytest.raises(ParamError, match=r"GLOBALS:1.*(bytes such as|percentage)"):
+        limits(home, text)
+
+
+def test_a_bound_that_can_never_be_met_is_refused(home):
+    """Else every start would end at once, as if waiting could mend it."""
+    with pytest.raises(OperatorError, match=r"DISKSTOP 9\d+\.\d TB in GLOBALS: the file system of .* has only"):
+        limits(home, "DISKSTOP 999T").look([home.folder("dirdat")])
+
+
+def test_the_real_file_systems_are_seen_once_each(home):
+    """dirdat, dirchk and dirtmp of one disk are one; a folder not there yet is left out; the figures are df's."""
+    spaces = Limits().look([*diskguard.folders_of(home), "/nowhere"])
+    system = os.statvfs(home.root)
+    assert [space.path for space in spaces] == [home.folder("dirdat")]
+    assert spaces[0].size <= system.f_blocks * system.f_frsize
+    assert 0 < spaces[0].free < spaces[0].size
+
+
+# --- who ends when ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "writer_ends", "reader_ends"),
+    [(11 * GB, False, False), (3 * GB, False, False), (2 * GB - 1, True, False), (GB // 10, True, True)],
+)
+def test_readers_go_on_where_writers_end(home, free, writer_ends, reader_ends):
+    """What readers are past can be purged: they end at a tenth of DISKSTOP only."""
+    Disk100.free = free
+    for writes_trail, ends in ((True, writer_ends), (False, reader_ends)):
+        guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=writes_trail, stop=lambda _error: None)
+        error = guard.check()
+        assert (error is not None) == ends
+        if error:
+            assert error.exit_code == EXIT_AWAY
+            assert "DISKSTOP" in str(error)
+            assert "Make space" in str(error)
+
+
+def test_a_warning_comes_once_for_each_shortage(home):
+    """DISKWARN: once, and again only after a tenth more than it was free."""
+    guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=True, stop=lambda _error: None)
+    for now, free in enumerate((50, 9, 8, 10.5, 9, 11.5, 9)):
+        Disk100.free = int(free * GB)
+        guard(now * 10.0)
+    lines = [line.split()[3] for line in log_text(home).splitlines()]
+    assert lines == [diskguard.LOW, diskguard.ENOUGH, diskguard.LOW]
+    assert "GETPURGEOLDEXTRACTS" in log_text(home)
+
+
+def test_what_is_not_known_stops_nobody(home):
+    """A statvfs that fails is told once; a write that fails will end the process."""
+
+    class Blind(Limits):
+        def look(self, folders):
+            raise OSError(errno.EIO, "Input/output error")
+
+    guard = DiskGuard(["x"], Blind(), log_of(home), writes_trail=True, stop=lambda _error: None)
+    assert [guard.check(), guard.check()] == [None, None]
+    assert log_text(home).count("Free space is not known") == 1
+
+
+class Writer(Process):
+    """Does one unit of work a step, and notes what happened to it."""
+
+    def __init__(self) -> None:
+        self.steps, self.events = 0, []
+
+    def step(self) -> bool:
+        self.steps += 1
+        return True
+
+    def flush(self) -> Checkpoint | None:
+        self.events.append("flush")
+        return Checkpoint("EXT1", "EXTRACT")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+    def command(self, verb, args):
+        return {}
+
+
+def test_cw_28_below_diskstop_a_process_saves_and_ends_with_exit_code_3(home):
+    """CW-28: flush, checkpoint with stop status A, close, and only then the error."""
+    Disk100.free = GB
+    stop, process, saved = Stop(), Writer(), []
+    guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=True, stop=lambda error: stop.request(error=error))
+    with pytest.raises(DiskFullError) as error:
+        run(process, saved.append, stop, clock=RealClock(), chores=[guard])
+    assert (process.steps, process.events) == (1, ["flush", "close"])
+    assert [save.stop_status for save in saved] == ["A"]
+    assert exit_of(error.value)[0] == EXIT_AWAY
+
+
+# --- the Manager's part -----------------------------------------------------------------------------------------------
+
+
+def test_the_manager_purges_at_once_and_again_while_it_is_low(home):
+    """Below DISKWARN: at the crossing, then each minute; not while all is well."""
+    clock = FakeClock()
+    disk = Disk(home, Disk100(), log_of(home), clock)
+    asked = []
+    for free in (50, 9, 9, 9, 50, 9):
+        Disk100.free = free * GB
+        clock.sleep(31)
+        asked.append(disk.step())
+    assert asked == [False, True, False, True, False, True]
+
+
+def test_the_manager_starts_no_writer_on_a_full_disk(home):
+    """Below DISKSTOP no Extract and no Collector; a pump may, for what it has read can be purged."""
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    disk = Disk(home, Disk100(), log_of(home), FakeClock())
+    Disk100.free = GB
+    assert "DISKSTOP" in disk.no_space()
+    assert "DISKSTOP" in disk.no_space(group(home, "EXT1"))
+    assert disk.no_space(group(home, "PMP1")) == ""
+    Disk100.free = 3 * GB
+    assert disk.no_space() == ""
+
+
+# --- ENOSPC itself ----------------------------------------------------------------------------------------------------
+
+
+def test_a_write_that_finds_no_space_is_a_named_error_of_its_own(home, monkeypatch):
+    """ENOSPC and a quota: DiskFullError, exit code 3, with path and hint; another refusal is not."""
+    for number, kind in ((errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EFBIG, OperatorError)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", lambda *_, number=number: (_ for _ in ()).throw(OSError(number, "no")))
+            file = RealFs().create(os.path.join(home.root, f"x{number}"))
+            with pytest.raises(OperatorError, match=r"cannot write .*START again") as error:
+                file.write_at(0, b"x")
+        assert type(error.value) is kind
+    assert exit_of(OSError(errno.ENOSPC, "No space left on device"))[0] == EXIT_AWAY
+
+
+def test_a_bound_reads_as_it_is_written():
+    """For messages."""
+    assert [str(Bound(5, percent=True)), str(Bound(5 * GB)), diskguard.human(100), diskguard.human(1536)] == [
+        "5%", "5.0 GB", "100 bytes", "1.5 KB",
+    ]  # fmt: skip

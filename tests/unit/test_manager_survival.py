@@ -1,0 +1,359 @@
+"""The Manager outlives its own death, its children's, a full disk and damaged files; on a clock that a test moves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ggsci import manager_children, manager_lag
+from ggsci.manager import FIXED, Manager, Timers
+from ggsci.manager_children import CENSUS_SECONDS, SPACE_SECONDS, Children
+from ggsci.manager_notify import Notifier
+from ggsci.manager_params import ManagerParams
+from tests.support.homes import free_port, good, group, make_home, wait_for, write
+from trails.errors import ParamError
+from trails.runtime import status
+from trails.runtime.clock import RealClock
+from trails.runtime.params import parse_text
+from trails.runtime.process import Context, Stop
+from trails.runtime.report import Log, Report
+from trails.runtime.status import ProcessFile
+from trails.testing import FakeClock
+
+# A group's process as the Manager knows one: the lock, the process file, and nothing to do.
+GROUP = """
+import os, sys, time
+from trails.errors import LockedError
+from trails.runtime import status
+from trails.runtime.home import Home
+from trails.runtime.status import ProcessFile
+home = Home.at(sys.argv[1])
+time.sleep(float(sys.argv[2]))
+try:
+    lock = home.fs.lock(home.lock("R1"))
+except LockedError as error:
+    sys.exit(2)
+status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), 1, "RUNNING"))
+time.sleep(100)
+"""
+
+
+def params(text: str) -> ManagerParams:
+    """mgr.prm with this text."""
+    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm")
+
+
+def log_of(home) -> Log:
+    """A Manager's log."""
+    return Log(home, "Trailgate Manager", "mgr.prm", RealClock())
+
+
+def log_text(home) -> str:
+    """ggserr.log."""
+    return Path(home.ggserr).read_text() if os.path.exists(home.ggserr) else ""
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a Replicat R1; what a test started in it is killed."""
+    made = make_home(tmp_path / "home")
+    good(made, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
+    started: list[subprocess.Popen] = []
+    made.__dict__["started"] = started
+    yield made
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def like_a_group(home, delay: float = 0.0):
+    """The command line of GROUP in this home."""
+    return [sys.executable, "-c", GROUP, home.root, str(delay)]
+
+
+def by_hand(home, delay: float = 0.0) -> int:
+    """Start the group's process without a Manager, and wait until it runs."""
+    process = subprocess.Popen(like_a_group(home, delay))
+    home.__dict__["started"].append(process)
+    return process.pid
+
+
+class Team:
+    """Children of one Manager, their program, and a clock that a test moves."""
+
+    def __init__(self, home, rule: str, command=None):
+        self.home, self.clock = home, FakeClock()
+        self.children = Children(home, params(rule), log_of(home), self.clock, command or (lambda *_: ["false"]))
+
+    @property
+    def child(self):
+        """What is known of R1."""
+        return self.children.children.get("R1")
+
+    def later(self, seconds: float) -> None:
+        """Move time, and let the Manager look."""
+        self.clock.sleep(seconds)
+        self.children.look()
+
+
+# --- deaths -----------------------------------------------------------------------------------------------------------
+
+
+def test_cw_26_a_manager_killed_in_the_middle_of_a_start_leaves_one_process(home):
+    """CW-26: its child has no lock yet, the next Manager starts another: one of them runs, and is watched."""
+    first = Team(home, "AUTOSTART ER *", lambda *_: like_a_group(home, 0.7))
+    first.children.adopt_and_start()
+    home.__dict__["started"].append(first.child.process)  # from here on the first Manager is dead
+    second = Team(home, "AUTOSTART ER *\nAUTORESTART ER *", lambda *_: like_a_group(home))
+    second.children.adopt_and_start()
+    home.__dict__["started"].append(second.child.process)
+
+    def settled() -> bool:
+        second.later(0.1)
+        return bool(second.child and second.child.alive and second.child.pid == status_pid(home))
+
+    both = {first.child.pid, second.child.pid}
+    wait_for(lambda: status_pid(home) in both, 60)
+    wait_for(lambda: any(p.poll() is not None for p in home.__dict__["started"]), 60)
+    wait_for(settled, 60)
+    assert "is down" not in log_text(home)
+
+
+def status_pid(home):
+    """Who holds R1."""
+    return status.status_of(home, group(home, "R1")).pid
+
+
+def test_what_a_person_started_by_hand_is_found_and_watched(home):
+    """The census: no Manager started it, and yet its death is seen and mended."""
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 0")
+    team.children.adopt_and_start()
+    assert team.child is None
+    pid = by_hand(home)
+    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process, 60)
+    team.later(CENSUS_SECONDS + 1)
+    assert (team.child.pid, team.child.alive, team.child.row("R1")["watched"]) == (pid, True, "adopted")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: team.children.look() or not team.child.alive or team.child.pid != pid, 60)
+    assert "is down (exit code 3)" in log_text(home)
+
+
+def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):
+    """ALTER holds the group's lock for a moment: that is nothing a person must mend."""
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 5", lambda *_: like_a_group(home, 1))
+    team.children.start("R1")
+    lock = home.fs.lock(home.lock("R1"))
+    team.child.process.wait(60)
+    team.children.look()
+    lock.release()
+    assert (team.child.code, team.child.retry_at is not None) == (3, True)
+    assert f"process {os.getpid()} holds the group" in log_text(home)
+
+
+def test_a_process_number_given_to_a_stranger_is_never_killed(home):
+    """Between looking and killing the process may end and its number be given away: the lock is asked again."""
+    team = Team(home, "")
+    stranger = subprocess.Popen(["sleep", "100"])
+    home.__dict__["started"].append(stranger)
+    assert not team.children._kill(group(home, "R1"), stranger.pid)
+    assert stranger.poll() is None
+    assert not team.children._kill(group(home, "R1"), 2**22 + 1)
+
+
+# --- starting by itself -----------------------------------------------------------------------------------------------
+
+
+def test_gg_bootdelayminutes_waits_after_a_boot_only(home, monkeypatch):
+    """Up for 1 of 3 minutes: AUTOSTART waits for 2; START does not; an old boot waits for nothing."""
+    monkeypatch.setattr(manager_children, "uptime", lambda: 60.0)
+    team = Team(home, "AUTOSTART ER *\nBOOTDELAYMINUTES 3", lambda *_: ["sleep", "100"])
+    team.children.adopt_and_start()
+    assert "BOOTDELAYMINUTES: nothing is started by itself for 2 minutes." in log_text(home)
+    team.later(119)
+    assert team.child is None
+    team.later(2)
+    assert team.child.alive
+    home.__dict__["started"].append(team.child.process)
+    monkeypatch.setattr(manager_children, "uptime", lambda: 600.0)
+    again = Team(home, "AUTOSTART ER *\nBOOTDELAYMINUTES 3", lambda *_: ["sleep", "100"])
+    again.children.adopt_and_start()
+    assert again.child.alive
+    home.__dict__["started"].append(again.child.process)
+
+
+def test_nothing_is_started_while_the_disk_is_full_and_that_is_no_try(home):
+    """Below DISKSTOP: said once, looked at again each few seconds, RETRIES untouched; then it starts."""
+    full = ["dirdat: 1 MB of 100 GB free"]
+    team = Team(home, "AUTOSTART ER *", lambda *_: ["sleep", "100"])
+    team.children.no_space = lambda _group: full[0]
+    team.children.adopt_and_start()
+    for _ in range(5):
+        team.later(SPACE_SECONDS)
+    assert (team.child.alive, team.child.retries, team.child.row("R1")["waits_for"]) == (False, 0, full[0])
+    assert log_text(home).count("REPLICAT R1 is not started yet: dirdat: 1 MB of 100 GB free") == 1
+    full[0] = ""
+    team.later(SPACE_SECONDS)
+    assert team.child.alive
+    home.__dict__["started"].append(team.child.process)
+
+
+def test_a_program_that_could_not_be_started_is_tried_again_by_rule(home):
+    """No memory or no descriptors for a moment: RETRIES bounds it, as any other try."""
+    command = ["/nowhere/program"]
+    team = Team(home, "AUTOSTART ER *\nAUTORESTART ER *, RETRIES 2, WAITSECONDS 1", lambda *_: command)
+    team.children.adopt_and_start()
+    assert team.child.retry_at is not None
+    command[:] = ["sleep", "100"]
+    team.later(2)
+    assert team.child.alive
+    home.__dict__["started"].append(team.child.process)
+
+
+def test_tries_count_within_resetminutes(home):
+    """RETRIES 2 within 100 seconds: a group that dies each 60 seconds is brought back for ever, each 20 is not."""
+    for every, given_up in ((60, False), (20, True)):
+        team = Team(
+            home, "AUTORESTART ER *, RETRIES 2, WAITSECONDS 1, RESETSECONDS 100", lambda *_: ["sh", "-c", "exit 3"]
+        )
+        team.children.start("R1")
+        for _ in range(6):
+            if team.child.process:
+                team.child.process.wait(60)
+            team.children.look()
+            team.later(every)
+        assert ("did not help within 100 seconds" in log_text(home)) == given_up
+
+
+def test_a_damaged_registration_hides_no_other_group(home):
+    """Told once; R1 is started and watched all the same."""
+    Path(home.registration("BAD")).write_text("{")
+    team = Team(home, "AUTOSTART ER *", lambda *_: ["sleep", "100"])
+    team.children.adopt_and_start()
+    team.later(CENSUS_SECONDS + 1)
+    assert team.child.alive
+    home.__dict__["started"].append(team.child.process)
+    assert log_text(home).count("Group BAD can't be looked after") == 1
+
+
+def test_a_damaged_note_of_held_groups_is_told(home):
+    """What an operator wants down may come up again: that must not be in silence."""
+    Path(home.folder("dirpcs"), "MGR.held").write_text("{")
+    assert Team(home, "").children._held == frozenset()
+    assert "what was held down may be started again" in log_text(home)
+
+
+# --- REFRESH, STATUS and reports --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def manager(home):
+    """A Manager made by hand, its mgr.prm on disk."""
+    made = []
+
+    def make(text: str):
+        write(home, "mgr", f"PORT {free_port()}\nNOTLS\n{text}")
+        path = home.prm("mgr")
+        rules = params(Path(path).read_text())
+        log = log_of(home)
+        log.report = Report(home, "MGR")
+        context = Context(home, home.fs, "MGR", "MANAGER", [], None, log.report, log, FakeClock(), Stop(), 7, path)
+        made.append(Manager(context, rules))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_refresh_obeys_a_right_file_and_refuses_a_wrong_one_whole(home, manager):
+    """REFRESH MANAGER: all but where it listens; a mistake leaves everything as it was."""
+    made = manager("CHECKMINUTES 5\n")
+    port = made.command("STATUS", {})["port"]
+    write(home, "mgr", "PORT 7999\nNOTLS\nCHECKMINUTES 7\nAUTORESTART ER *\nFROBNICATE\n")
+    with pytest.raises(ParamError, match="no such parameter"):
+        made.command("REFRESH", {})
+    assert made._params.check_s == 300
+    assert "REFRESH refused, the parameters of before stay in force" in log_text(home)
+    write(home, "mgr", "PORT 7999\nNOTLS\nCHECKMINUTES 7\nAUTORESTART ER *\n")
+    assert made.command("REFRESH", {}) == {
+        "changed": ["DYNAMICPORTLIST", "AUTORESTART", "CHECKMINUTES"], "kept": ["PORT"],
+    }  # fmt: skip
+    assert made._params.check_s == 420
+    assert made._children._params.autorestart
+    assert made._collectors._params.ports == ((8000, 8255),)
+    assert made.command("STATUS", {})["port"] == port
+    assert "port" in FIXED
+    Path(home.globals).write_text("DISKWARN 1000%\n")
+    with pytest.raises(ParamError, match="percentage"):
+        made.command("REFRESH", {})
+
+
+def test_status_tells_all_that_a_page_shows(home, manager):
+    """Port, bind, start, children, Collectors, disk."""
+    made = manager("")
+    reply = made.command("STATUS", {})
+    assert {"port", "bind", "started_us", "children", "collectors", "disk", "disks"} <= set(reply)
+    assert (reply["bind"], reply["started_us"]) == ("127.0.0.1", 7)
+    assert {"path", "free", "size", "warn", "stop", "state"} == set(reply["disk"])
+    pool = made.command("GETPORTINFO", {})["pool"]
+    assert sum(row["last"] - row["first"] + 1 for row in pool) == 256 or pool
+    answer = made.command("GETPURGEOLDEXTRACTS", {})
+    assert [row["group"] for row in answer["stale"]] == ["R1"]
+
+
+def test_down_and_up_are_reported(home):
+    """DOWNREPORT: a WARNING for what was stopped, by mistake perhaps, and for what abended; UPREPORT: INFO."""
+    manager_lag.report_down(home, log_of(home), 1)
+    assert "WARNING TG-00966" in log_text(home)
+    assert "REPLICAT R1 is down (STOPPED)." in log_text(home)
+    path = home.status("R1", "REPLICAT")
+    status.write(home.fs, path, ProcessFile(1, 1, "ENDED", "A", 2, "wrong password"))
+    manager_lag.report_down(home, log_of(home), 1)
+    assert "REPLICAT R1 is down (ABENDED, exit code 2): wrong password" in log_text(home)
+    manager_lag.report_up(home, log_of(home), 1)
+    lock = home.fs.lock(home.lock("R1"))
+    status.write(home.fs, path, ProcessFile(os.getpid(), 1, "RUNNING"))
+    manager_lag.report_up(home, log_of(home), 1)
+    lock.release()
+    assert log_text(home).count("REPLICAT R1 is up") == 1
+
+
+def test_chores_have_their_own_times():
+    """At once or after the first time; None never; the loop sleeps until the next."""
+    timers = Timers()
+    assert [timers.turn("a", now, 10) for now in (0, 5, 10, 19, 21)] == [True, False, True, False, True]
+    assert [timers.turn("b", now, 10, at_once=False) for now in (21, 30, 31)] == [False, False, True]
+    assert not timers.turn("c", 0, None)
+    assert timers.seconds(32) == 0
+    assert timers.seconds(30) == 1
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+
+def test_systemd_is_told_what_the_manager_does(tmp_path, monkeypatch):
+    """READY once, WATCHDOG three times within its time, STOPPING; children do not inherit the socket."""
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(path)
+        server.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+        notifier = Notifier()
+        assert "NOTIFY_SOCKET" not in os.environ
+        notifier.ready("Manager of here")
+        for now in (1, 5, 12):
+            notifier.alive(now)
+        notifier.close()
+        notifier.alive(100)
+        said = [server.recv(1000).decode() for _ in range(4)]
+    assert said == ["READY=1\nSTATUS=Manager of here", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"]
+    Notifier().ready("nobody listens")

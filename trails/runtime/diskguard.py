@@ -1,0 +1,247 @@
+"""The disk guard: whoever fills a file system stops before it is full, cleanly, and says so long before.
+
+For each file system that a process writes to (its trail's folder, dirdat, dirchk, dirtmp), by its free bytes:
+
+    DISKWARN <= free              all is well
+    DISKSTOP <= free < DISKWARN   a WARNING, once until a tenth more than DISKWARN is free again
+    free < DISKSTOP               who writes trails (Extract, Collector) ends: last save, trail synced, exit code 3
+    free < DISKSTOP / 10          who reads them (pump, Replicat) ends too
+
+Readers go on below DISKSTOP because they are the cure: what every reader is past can be purged. Would all of them stop
+at one bound, no file could ever go. Each process guards itself, so none of this needs a Manager. Exit code 3 says that
+waiting can mend it: AUTORESTART brings the process back, and a Manager waits with that until there is space.
+A write that fails all the same (ENOSPC, quota) is a DiskFullError too, and takes the road of a crash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trails.errors import DiskFullError, OperatorError
+from trails.runtime.home import Home
+from trails.runtime.params import Statement, Values
+from trails.runtime.registration import Registration
+from trails.runtime.report import Log
+
+LOW, ENOUGH, UNKNOWN = "TG-01840", "TG-01841", "TG-01842"
+
+EVERY_SECONDS = 1.0
+READERS_SHARE = 10
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_BOUND = re.compile(r"(\d{1,15})\s*(%|[KMGT]?)B?\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound on free space: bytes, or a share of the file system; `at_most` keeps a share of a huge disk sensible."""
+
+    amount: int
+    percent: bool = False
+    at_most: int | None = None
+
+    def bytes_of(self, size: int) -> int:
+        """In bytes, on a file system of this size."""
+        if not self.percent:
+            return self.amount
+        share = size * self.amount // 100
+        return share if self.at_most is None else min(share, self.at_most)
+
+    def __str__(self) -> str:
+        return f"{self.amount}%" if self.percent else human(self.amount)
+
+
+DEFAULT_WARN = Bound(10, percent=True, at_most=20 << 30)
+DEFAULT_STOP = Bound(2, percent=True, at_most=4 << 30)
+
+
+def parse_bound(statement: Statement) -> Bound:
+    """DISKWARN's and DISKSTOP's argument: bytes with K, M, G or T, or a percentage; 0 is never."""
+    match = _BOUND.match(statement.text)
+    if match is None:
+        raise statement.error("bytes such as 500M or 20G, or a percentage such as 10%", statement.text)
+    amount = int(match[1])
+    if match[2] == "%":
+        if amount >= 100:
+            raise statement.error("a percentage from 0% to 99%", statement.text)
+        return Bound(amount, percent=True)
+    return Bound(amount * _UNITS[match[2].upper()])
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A file system as it stands now; `warn` and `stop` are its bounds in bytes, 0 if there is none."""
+
+    path: str
+    free: int
+    size: int
+    warn: int
+    stop: int
+
+    @property
+    def state(self) -> str:
+        """OK, WARN or STOP."""
+        if self.free < self.stop:
+            return "STOP"
+        return "WARN" if self.free < self.warn else "OK"
+
+    @property
+    def recovered(self) -> bool:
+        """Is so much free again that a new shortage is worth a new warning?"""
+        return self.free >= self.warn + self.warn // 10
+
+    def floor(self, *, writes_trail: bool) -> int:
+        """Below it a process of this kind ends."""
+        return self.stop if writes_trail else self.stop // READERS_SHARE
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "path": self.path, "free": self.free, "size": self.size, "warn": self.warn, "stop": self.stop,
+            "state": self.state,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.path}: {human(self.free)} of {human(self.size)} free"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """DISKWARN and DISKSTOP of a home."""
+
+    warn: Bound = DEFAULT_WARN
+    stop: Bound = DEFAULT_STOP
+
+    @classmethod
+    def of(cls, found: Values) -> Limits:
+        """As GLOBALS says."""
+        return cls(found.one("DISKWARN", DEFAULT_WARN), found.one("DISKSTOP", DEFAULT_STOP))
+
+    def look(self, folders: Iterable[str]) -> list[Space]:
+        """The file systems of these folders, each once; a folder that is not there yet is left out.
+
+        Raises OSError if the system does not tell, OperatorError if a bound is more than there could ever be.
+        """
+        found: dict[int, Space] = {}
+        for folder in folders:
+            try:
+                device = os.stat(folder).st_dev
+            except FileNotFoundError:
+                continue
+            if device not in found:
+                found[device] = self._space(folder)
+        return list(found.values())
+
+    def _space(self, folder: str) -> Space:
+        # As df counts: what only root may use is neither free nor part of the whole.
+        system = os.statvfs(folder)
+        free = system.f_bavail * system.f_frsize
+        size = (system.f_blocks - system.f_bfree + system.f_bavail) * system.f_frsize
+        stop = self.stop.bytes_of(size)
+        for name, bound, value in (("DISKSTOP", self.stop, stop), ("DISKWARN", self.warn, self.warn.bytes_of(size))):
+            if value >= size > 0:
+                raise OperatorError(
+                    f"{name} {bound} in GLOBALS: the file system of {folder} has only {human(size)} in all",
+                    hint="Give less, or a percentage",
+                )
+        return Space(folder, free, size, max(stop, self.warn.bytes_of(size)) if self.warn.amount else 0, stop)
+
+
+def folders_of(home: Home, registration: Registration | None = None) -> list[str]:
+    """Where a home's processes write; the trails that a group writes on this host first."""
+    from trails.position import TrailName
+
+    own = [t.path for t in registration.trails if t.type == "EXTTRAIL"] if registration else []
+    folders = [TrailName.parse(path, home.root).folder for path in own]
+    return [*folders, *map(home.folder, ("dirdat", "dirchk", "dirtmp"))]
+
+
+class DiskGuard:
+    """The guard of one process. Call it as a chore of the main loop, or ask `check()`."""
+
+    def __init__(
+        self,
+        folders: Sequence[str],
+        limits: Limits,
+        log: Log,
+        *,
+        writes_trail: bool,
+        stop: Callable[[DiskFullError], None],
+    ) -> None:
+        self._folders = folders
+        self._limits = limits
+        self._log = log
+        self._writes_trail = writes_trail
+        self._stop = stop
+        self._warned: set[str] = set()
+        self._blind = False
+        self._due = 0.0
+        self._stopped = False
+
+    def __call__(self, now: float) -> None:
+        """Look once a second; below the floor ask the process to end, once."""
+        if now < self._due or self._stopped:
+            return
+        self._due = now + EVERY_SECONDS
+        if error := self.check():
+            self._stopped = True
+            self._stop(error)
+
+    def check(self) -> DiskFullError | None:
+        """Warn of what is getting low; the error that the process must end with, if it must."""
+        for space in self._look():
+            self._tell(space)
+            floor = space.floor(writes_trail=self._writes_trail)
+            if space.free < floor:
+                return full(space, floor)
+        return None
+
+    def _look(self) -> list[Space]:
+        try:
+            spaces = self._limits.look(self._folders)
+        except OSError as error:
+            # Not knowing is no reason to stop: a write that fails will.
+            if not self._blind:
+                self._log.warning(UNKNOWN, f"Free space is not known: {error}. The disk guard waits until it is.")
+            self._blind = True
+            return []
+        self._blind = False
+        return spaces
+
+    def _tell(self, space: Space) -> None:
+        if space.path in self._warned:
+            if space.recovered:
+                self._warned.discard(space.path)
+                self._log.info(ENOUGH, f"{space}: enough again.")
+        elif space.free < space.warn:
+            self._warned.add(space.path)
+            self._log.warning(LOW, low(space))
+
+
+def low(space: Space) -> str:
+    """The warning."""
+    after = f"; at {human(space.stop)} (DISKSTOP) Extracts and Collectors stop" if space.stop else ""
+    hint = "Make space, or see why files are kept: SEND MANAGER GETPURGEOLDEXTRACTS"
+    return f"{space}, less than DISKWARN ({human(space.warn)}){after}. {hint}"
+
+
+def full(space: Space, floor: int) -> DiskFullError:
+    """What a process ends with."""
+    name = "DISKSTOP" if floor == space.stop else "a tenth of DISKSTOP"
+    return DiskFullError(
+        f"{space}, less than {name} ({human(floor)}); ended before the disk is full",
+        hint="Make space; it is started again, or START it; nothing acknowledged is lost",
+    )
+
+
+def human(size: int) -> str:
+    """Bytes as people read them: `1.5 GB`."""
+    value = float(size)
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TB"
