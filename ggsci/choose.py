@@ -26,14 +26,23 @@ def chosen(session: Session, command: Parsed) -> list[Registration]:
     kind = kind_of(command)
     groups = [group for group in session.home.groups() if not kind or group.kind == kind]
     found = [group for group in groups if fnmatch.fnmatchcase(group.name, command.operand)]
+    if wild(command.operand):
+        found = meant(command, found)
     if not found:
         raise _nothing(command, kind or "group", [group.name for group in groups])
     return found
 
 
+def meant(command: Parsed, groups: list[Registration]) -> list[Registration]:
+    """Of several groups those that the command is about: tasks only if it asks for them."""
+    if command.has("ALLPROCESSES"):
+        return groups
+    return [group for group in groups if group.is_task == command.has("TASKS")]
+
+
 def _nothing(command: Parsed, what: str, names: list[str]) -> CommandError:
     if wild(command.operand):
-        return CommandError(f"no {what} matches {command.operand}")
+        return CommandError(f"no {'task' if command.has('TASKS') else what} matches {command.operand}")
     verb = command.command.words[0]
     close = nearest(command.operand, [*names, "ALL", "MANAGER"] if what == "group" else names)
     hint = f"Did you mean {verb} {close}?" if close else "INFO ALL lists the groups"

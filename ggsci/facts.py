@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trails import checkpoint as checkpoints_file
-from trails.checkpoint import Checkpoint, Place
+from trails.checkpoint import Checkpoint, Place, Run
 from trails.errors import GateError
+from trails.heartbeat import judged
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
 from trails.runtime.status import manager_status, status_of
@@ -55,6 +56,8 @@ class GroupFacts:
     checkpoint_bytes: int
     damage: str
     now_us: int
+    turned_us: int | None = None
+    """When its main loop last came round, while it runs."""
 
     @property
     def name(self) -> str:
@@ -77,10 +80,22 @@ class GroupFacts:
         return max(0, self.now_us - self.checkpoint.saved_us) if self.checkpoint else None
 
     @property
+    def turn_age_us(self) -> int | None:
+        """For how long the main loop of a running group has not come round; None if it does not run."""
+        return None if self.turned_us is None or self.status != "RUNNING" else max(0, self.now_us - self.turned_us)
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether a running group has not been seen at work for so long that it may hang."""
+        return (self.turn_age_us or 0) > STALE_AFTER_US
+
+    @property
     def stale(self) -> bool:
-        """Is the group running, and its last checkpoint too old to tell anything of now?"""
+        """Is the group running, and its last checkpoint too old, or its loop too still, to tell anything of now?"""
         if self.checkpoint is None or self.since_us is None or self.status != "RUNNING":
             return False
+        if self.stands_still:
+            return True
         every = self.checkpoint.extra.get("checkpoint_every_s", 0)
         return self.since_us > max(STALE_AFTER_US, int(every * 1_000_000) * STALE_INTERVALS)
 
@@ -90,6 +105,18 @@ class GroupFacts:
         if self.checkpoint is None or self.stale or (self.checkpoint.lag_us or 0) < 0:
             return None
         return self.checkpoint.lag_us
+
+    @property
+    def runs(self) -> list[Run]:
+        """Its runs, newest first; those of a group of that name that was deleted are not its own."""
+        found = checkpoints_file.runs(self.checkpoints)
+        return [run for run in found if not 0 < run.saved_us < self.registration.added_us]
+
+    @property
+    def last_csn(self) -> str:
+        """CSN of the last transaction it has read and saved; empty if not known."""
+        reads = self.checkpoint.reads if self.checkpoint else ()
+        return reads[0].current.csn if reads else ""
 
     @property
     def key_number(self) -> int:
@@ -108,11 +135,23 @@ class GroupFacts:
             rows.append(TrailFacts(trail.path, trail.type, trail.megabytes, self.name, *place))
         return rows
 
+    @property
+    def saved_heartbeats(self) -> list[dict[str, Any]]:
+        """The last heartbeat of each path, as the last checkpoint has it."""
+        found = self.checkpoint.extra.get("heartbeats") if self.checkpoint else None
+        return found if isinstance(found, list) else []
+
+    @property
+    def heartbeats(self) -> list[dict[str, Any]]:
+        """The same as it may be shown now: without a lag once that is no news any more."""
+        return [judged(entry, self.now_us) for entry in self.saved_heartbeats]
+
     def brief(self) -> dict[str, Any]:
         """For INFO ALL and STATUS as JSON. `lag_us` is null when it is not known now."""
         return {
             "program": self.program, "group": self.name, "status": self.status, "pid": self.pid,
             "lag_us": self.lag_us, "since_checkpoint_us": self.since_us, "stale": self.stale,
+            "turn_age_us": self.turn_age_us, "heartbeats": self.heartbeats,
             "exit_code": self.exit_code, "message": self.message or self.damage,
         }  # fmt: skip
 
@@ -128,6 +167,7 @@ class GroupFacts:
             "slot": registration.slot, "trails": [trail.to_json() for trail in self.trails],
             "checkpoint_damage": self.damage,
             "checkpoints": [checkpoint_json(save) for save in self.checkpoints[:saves]],
+            "runs": [run_json(run) for run in self.runs],
         }  # fmt: skip
 
 
@@ -138,8 +178,8 @@ def checkpoint_json(save: Checkpoint) -> dict[str, Any]:
         "record_source": save.record_source, "lag_us": save.lag_us,
         "reads": [
             {
-                "source": read.source, "startup": _place_json(read.startup), "current": _place_json(read.current),
-                "recovery": _place_json(read.recovery),
+                "source": read.source, "startup": place_json(read.startup), "current": place_json(read.current),
+                "recovery": place_json(read.recovery),
             }
             for read in save.reads
         ],
@@ -150,7 +190,16 @@ def checkpoint_json(save: Checkpoint) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _place_json(place: Place | None) -> dict[str, Any] | None:
+def run_json(run: Run) -> dict[str, Any]:
+    """One run as plain values."""
+    return {
+        "started_us": run.started_us, "saved_us": run.saved_us, "stop_status": run.stop_status, "source": run.source,
+        "begin": place_json(run.begin), "end": place_json(run.end),
+    }  # fmt: skip
+
+
+def place_json(place: Place | None) -> dict[str, Any] | None:
+    """One place as plain values."""
     if place is None:
         return None
     return {
@@ -172,7 +221,7 @@ def gather(home: Home, registration: Registration, now_us: int) -> GroupFacts:
     size = os.path.getsize(path) if saves else 0
     return GroupFacts(
         registration, status.status.value, status.pid, status.started_us, status.exit_code, status.message,
-        tuple(saves), size, damage, now_us,
+        tuple(saves), size, damage, now_us, status.turned_us,
     )  # fmt: skip
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections.abc import Callable
 
-from ggsci.admin import ask
-from ggsci.check import check_name, discard_path, mistakes, path_of, replicat_of
-from ggsci.grammar import CommandError, Parsed
+from ggsci.check import check_name, discard_path, dry_run, mistakes, path_of, program_of
+from ggsci.grammar import CommandError, Parsed, nearest
 from ggsci.session import Session
+from ggsci.shellcmds import editor_of
 from trails.errors import GateError
 from trails.runtime.home import Home
+from trails.runtime.report import AGED
 
 _WHAT = {
     "dirprm": "Parameter files", "dirrpt": "Report files", "dirchk": "Checkpoint files",
     "dirpcs": "Process status files", "dirdat": "Extract data files", "dirdsc": "Discard files",
-    "dircrd": "Credential store files", "dirtmp": "Temporary files",
+    "dircrd": "Credential store files", "dirwlt": "Wallet of master keys", "dirtmp": "Temporary files",
 }  # fmt: skip
 
 
@@ -34,11 +36,14 @@ def create_subdirs(session: Session, _command: Parsed) -> None:
 def edit_params(session: Session, command: Parsed) -> None:
     """Open the editor, then tell the mistakes."""
     path = path_of(session.home, command.operand)
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    editor = editor_of(session)
     try:
-        code = subprocess.run([*shlex.split(editor), path], check=False).returncode
+        with session.hands_off():
+            code = subprocess.run([*shlex.split(editor), path], check=False).returncode
     except OSError as error:
-        raise CommandError(f"the editor {editor!r} can't be run: {error.strerror}", hint="Set EDITOR") from None
+        raise CommandError(
+            f"the editor {editor!r} can't be run: {error.strerror}", hint="SET EDITOR chooses another"
+        ) from None
     if code != 0:
         raise CommandError(f"the editor {editor!r} ended with code {code}")
     if os.path.exists(path) and _checked(session, command):
@@ -46,18 +51,16 @@ def edit_params(session: Session, command: Parsed) -> None:
 
 
 def check_params(session: Session, command: Parsed) -> None:
-    """Every mistake of a parameter file, each with its line; a Replicat's also by its trail, Spark and target."""
+    """Every mistake of a parameter file, each with its line; a group's also by its database, trail or remote host."""
     if not _checked(session, command):
         return
-    home, found = session.home, []
-    group = replicat_of(home, command.operand)
-    if group:
-        session.say("Checking MAPs by the trail, Spark and the target; this may take some seconds.")
-        reply = ask("replicat", "check_params", home=home.root, group=group)
-        found = reply["mistakes"]
-        session.say(*reply["notes"])
-        for line in found:
-            session.fail(line)
+    home = session.home
+    if program_of(home, path_of(home, command.operand)) not in ("GLOBALS", "MANAGER"):
+        session.say("Checking against the database, the trail or the other host; this may take some seconds.")
+    found, notes = dry_run(home, path_of(home, command.operand))
+    session.say(*notes)
+    for line in found:
+        session.fail(line)
     if not found:
         session.say(f"{path_of(home, command.operand)}: no mistakes found.")
 
@@ -80,7 +83,7 @@ def view_params(session: Session, command: Parsed) -> None:
     path = path_of(session.home, command.operand)
     if not os.path.exists(path):
         raise CommandError(f"parameter file {path} does not exist", hint=f"EDIT PARAMS {command.operand}")
-    session.say("", mask_parameters(_text(path)).rstrip("\n"), "")
+    session.page("\n" + mask_parameters(_text(path)).rstrip("\n") + "\n\n")
 
 
 def _text(path: str) -> str:
@@ -89,29 +92,93 @@ def _text(path: str) -> str:
 
 
 def view_report(session: Session, command: Parsed) -> None:
-    """Print a report; `ext10` is an aged one of EXT1 unless there is a group EXT10."""
+    """A report: of a group, an aged one of it, or by its file's name."""
     home, name = session.home, command.operand.upper()
-    path = home.report("MGR" if name == "MANAGER" else name)
-    if not os.path.exists(path) and name[-1].isdigit():
-        path = home.report(name[:-1], int(name[-1]))
-    if "/" in name or not os.path.exists(path):
-        raise CommandError(f"there is no report of {command.operand} in {home.folder('dirrpt')}")
-    session.say(_text(path).rstrip("\n"))
+    if "/" in name or name.endswith(".RPT"):
+        path = _named(home, command.operand)
+    else:
+        group, age = _group_and_age(command, name, lambda name: os.path.exists(home.report(name)))
+        path = home.report("MGR" if group == "MANAGER" else group, age)
+    if not os.path.exists(path):
+        raise CommandError(f"there is no report of {command.operand} in {home.folder('dirrpt')}", hint=_reports(home))
+    _show(session, command, path)
+
+
+def _reports(home: Home) -> str:
+    names = sorted(name for name in os.listdir(home.folder("dirrpt")) if name.endswith(".rpt"))
+    return f"There are {', '.join(names)}" if names else "There are none: no group has run yet"
+
+
+def _named(home: Home, operand: str) -> str:
+    """A file in dirrpt, however its path is written; nothing outside can be named."""
+    path = os.path.realpath(os.path.join(home.root, operand if "/" in operand else f"dirrpt/{operand}"))
+    if os.path.dirname(path) != os.path.realpath(home.folder("dirrpt")):
+        raise CommandError(f"VIEW REPORT {operand}: expected a group, or a file in {home.folder('dirrpt')}")
+    return path
+
+
+def _group_and_age(command: Parsed, name: str, is_there: Callable[[str], bool]) -> tuple[str, int | None]:
+    """`EXT1, AGED 0`, or `ext10` where there is no EXT10: the youngest aged one of EXT1."""
+    age = command.number("AGED")
+    if age is not None and age >= AGED:
+        raise CommandError(f"{command.command.name}: AGED: expected 0 (the youngest) to {AGED - 1}, found {age}")
+    if age is None and name[-1].isdigit() and not is_there(name):
+        return name[:-1], int(name[-1])
+    return name, age
 
 
 def view_discard(session: Session, command: Parsed) -> None:
-    """Print a Replicat's discard file."""
+    """A Replicat's discard file, or an aged one of it."""
     home = session.home
-    group = next((group for group in home.groups() if group.name == command.operand.upper()), None)
-    if group is None or group.kind != "REPLICAT":
-        raise CommandError(f"there is no Replicat {command.operand} in this home")
-    path = discard_path(home, group)
+    replicats = {group.name: group for group in home.groups() if group.kind == "REPLICAT"}
+    name, age = _group_and_age(command, command.operand.upper(), replicats.__contains__)
+    if name not in replicats:
+        close = nearest(command.operand, replicats)
+        raise CommandError(
+            f"there is no Replicat {command.operand} in this home", hint=f"Did you mean {close}?" if close else ""
+        )
+    path = discard_path(home, replicats[name])
+    if age is not None:
+        stem, suffix = os.path.splitext(path)
+        path = f"{stem}.{age}{suffix}"
     if not os.path.exists(path):
         raise CommandError(f"there is no discard file {home.shown(path)}: nothing was discarded")
-    session.say(_text(path).rstrip("\n"))
+    _show(session, command, path)
 
 
-def view_ggsevt(session: Session, _command: Parsed) -> None:
-    """Print ggserr.log."""
-    home = session.home
-    session.say(_text(home.ggserr).rstrip("\n") if os.path.exists(home.ggserr) else "No event has been logged yet.")
+def view_ggsevt(session: Session, command: Parsed) -> None:
+    """ggserr.log, or one that was rolled; ggserr.json where GLOBALS has messages go there only."""
+    from trails.runtime.eventlog import aged
+
+    home, age = session.home, command.number("AGED")
+    path = home.ggserr if os.path.exists(home.ggserr) or not os.path.exists(home.ggserr_json) else home.ggserr_json
+    path = path if age is None else aged(path, age)
+    if not os.path.exists(path):
+        if age is not None:
+            raise CommandError(f"there is no {home.shown(path)}")
+        session.say("No event has been logged yet.")
+        return
+    _show(session, command, path)
+
+
+def _show(session: Session, command: Parsed, path: str) -> None:
+    """The file, or with TAIL n its last n lines; a screenful at a time where a person reads."""
+    count = command.number("TAIL")
+    session.page(_text(path) if count is None else _last_lines(path, count))
+
+
+def _last_lines(path: str, count: int) -> str:
+    """Read from the end, so that a log of gigabytes costs no more than what is shown."""
+    data = b""
+    with open(path, "rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        while at > 0 and data.count(b"\n") <= count:
+            step = min(at, _CHUNK)
+            at -= step
+            file.seek(at)
+            data = file.read(step) + data
+    lines = data.decode("utf-8", "replace").splitlines()
+    return "\n".join(lines[-count:]) if count else ""
+
+
+_CHUNK = 1 << 16

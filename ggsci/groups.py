@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from ggsci.choose import chosen, locked, registered, wild
 from ggsci.database import delete_row
 from ggsci.grammar import CommandError, Parsed
+from ggsci.placing import known_csn, of_extract, of_new_extract, of_pump, of_replicat
 from ggsci.session import Session
 from trails.checkpoint import load as load_checkpoints
-from trails.csn import like
 from trails.errors import GateError
 from trails.fs import read_bytes, replace_durably
-from trails.position import Position, TrailName
-from trails.reader import BlockReader, last_header
+from trails.position import TrailName
+from trails.reader import last_header
 from trails.runtime import globals as globals_file
 from trails.runtime import registration as registrations
 from trails.runtime.home import MANAGER, Home
@@ -29,10 +28,8 @@ from trails.runtime.registration import Registration
 
 def add_extract(session: Session, command: Parsed) -> None:
     """Register an Extract on a log, or a pump on a trail."""
-    home = session.home
     trail = command.text("EXTTRAILSOURCE")
-    _check_begin(command, from_trail=bool(trail))
-    alter = _alter_of(command, home, trail)
+    alter = of_pump(session, command, trail) if trail else of_new_extract(command)
     _add(session, command, Registration(command.operand, "EXTRACT", "TRAIL" if trail else "TRANLOG", trail), alter)
     session.say("EXTRACT added.")
 
@@ -41,24 +38,10 @@ def add_replicat(session: Session, command: Parsed) -> None:
     """Register a Replicat on a trail."""
     home = session.home
     trail = command.text("EXTTRAIL")
-    alter = _begin_of(session, command, trail) or _alter_of(command, home, trail)
+    alter = of_replicat(session, command, trail)
     table = command.text("CHECKPOINTTABLE") or str(globals_file.read(home).one("CHECKPOINTTABLE", ""))
     _add(session, command, Registration(command.operand, "REPLICAT", "TRAIL", trail, checkpoint_table=table), alter)
     session.say("REPLICAT added.")
-
-
-def _check_begin(command: Parsed, *, from_trail: bool) -> None:
-    begin = command.text("BEGIN").upper()
-    if begin and from_trail:
-        raise CommandError(
-            "ADD EXTRACT: BEGIN is for TRANLOG; a pump begins at its trail's first file",
-            hint="Use EXTSEQNO n, EXTRBA n for another place",
-        )
-    if begin not in ("", "NOW"):
-        raise CommandError(
-            f"ADD EXTRACT: BEGIN {begin}: an Extract on PostgreSQL can only begin where its slot was made",
-            hint="Use BEGIN NOW",
-        )
 
 
 def _add(session: Session, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
@@ -107,7 +90,7 @@ def _next_alter(home: Home) -> int:
 def alter_extract(session: Session, command: Parsed) -> None:
     """Another place, or a new trail file."""
     group = registered(session.home, command.operand, "EXTRACT")
-    alter = _alter_of(command, session.home, group.trail)
+    alter = of_pump(session, command, group.trail) if group.trail else of_extract(command)
     if command.has("ETROLLOVER"):
         alter["etrollover"] = True
     _alter(session, command, group, alter)
@@ -119,26 +102,9 @@ def alter_extract(session: Session, command: Parsed) -> None:
 def alter_replicat(session: Session, command: Parsed) -> None:
     """Another place in the trail."""
     group = registered(session.home, command.operand, "REPLICAT")
-    alter = _begin_of(session, command, group.trail) or _alter_of(command, session.home, group.trail)
+    alter = of_replicat(session, command, group.trail)
     _alter(session, command, group, alter)
     session.say("REPLICAT altered.")
-
-
-def _begin_of(session: Session, command: Parsed, trail: str) -> dict[str, Any]:
-    """A Replicat's place by CSN or time; found in the trail at START."""
-    name, begin, csn = command.command.name, command.text("BEGIN"), command.text("CSN")
-    if not (begin or csn):
-        return {}
-    if (begin and csn) or command.has("EXTSEQNO") or command.has("EXTRBA"):
-        raise CommandError(f"{name}: expected one of BEGIN, CSN and EXTSEQNO, found several")
-    if csn:
-        return {"csn": _known_csn(session.home, trail, csn, f"{name}: CSN")}
-    if begin.upper() == "NOW":
-        return {"begin_us": session.now_us()}
-    try:
-        return {"begin_us": int(datetime.fromisoformat(begin).astimezone().timestamp() * 1_000_000)}
-    except (ValueError, OverflowError):
-        raise CommandError(f"{name}: BEGIN: expected NOW or a time as '2026-02-03 02:30:05', found {begin!r}") from None
 
 
 def order_start(session: Session, command: Parsed, group: Registration) -> None:
@@ -147,7 +113,7 @@ def order_start(session: Session, command: Parsed, group: Registration) -> None:
     order: dict[str, Any] = {"skip": 1} if command.has("SKIPTRANSACTION") else {}
     for option, key in (("ATCSN", "at_csn"), ("AFTERCSN", "after_csn")):
         if command.has(option):
-            order[key] = _known_csn(home, group.trail, command.text(option), f"START: {option}")
+            order[key] = known_csn(home, group.trail, command.text(option), f"START: {option}")
     if not order:
         if _waits(home, group):
             session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; now it is.")
@@ -169,67 +135,6 @@ def _waits(home: Home, group: Registration) -> bool:
         return _obeyed_by_reader(home, group) < group.start_no
     except GateError:
         return False
-
-
-def _known_csn(home: Home, trail: str, csn: str, what: str) -> str:
-    """The CSN in the trail's own form, as far as the trail shows one yet."""
-    name = TrailName.parse(trail, home.root)
-    try:
-        return like(csn, sample_csn(home, name))
-    except ValueError as error:
-        raise CommandError(f"{what}: expected {error}", hint="logdump shows a trail's CSNs") from None
-
-
-def sample_csn(home: Home, trail: TrailName) -> str:
-    """Any CSN of a trail; empty if it has none yet."""
-    header = last_header(home.fs, trail)
-    if header is None or header.last_csn:
-        return header.last_csn if header else ""
-    reader = BlockReader(home.fs, trail)
-    try:
-        while (block := reader.read(payload=False)) is not None:
-            if block.header.csn:
-                return block.header.csn
-        return ""
-    finally:
-        reader.close()
-
-
-def _alter_of(command: Parsed, home: Home, trail: str) -> dict[str, Any]:
-    """The order that the options make: a place in a trail, or a CSN of the source."""
-    csn = command.text("LSN") or command.text("SCN") or command.text("CSN")
-    seqno, rba = command.number("EXTSEQNO"), command.number("EXTRBA")
-    if trail:
-        if csn:
-            raise CommandError(f"{command.command.name}: LSN, SCN and CSN are for an Extract on a database's log")
-        TrailName.parse(trail, home.root)
-    elif seqno is not None or rba is not None:
-        raise CommandError(f"{command.command.name}: EXTSEQNO and EXTRBA are places in a trail; this group reads a log")
-    if seqno is None and rba is None:
-        return {"csn": csn} if csn else {}
-    if seqno is None:
-        raise CommandError(f"{command.command.name}: EXTRBA needs EXTSEQNO")
-    _check_border(home, trail, Position(seqno, rba or 0))
-    return {"seqno": seqno, "rba": rba or 0}
-
-
-def _check_border(home: Home, trail: str, place: Position) -> None:
-    """Only where a block begins can anybody begin to read. The file after the last may still come."""
-    name = TrailName.parse(trail, home.root)
-    seqnos = name.seqnos(home.fs.listdir(name.folder))
-    if place.rba == 0 and place.seqno == (seqnos[-1] + 1 if seqnos else 0):
-        return
-    if place.seqno not in seqnos:
-        there = f"{seqnos[0]} to {seqnos[-1]}" if seqnos else "none"
-        raise CommandError(f"trail {trail} has no file {place.seqno}; its files are {there}")
-    reader = BlockReader(home.fs, name, place)
-    try:
-        reader.read(payload=False)
-        found = reader.position
-    finally:
-        reader.close()
-    if found is None or found < place:
-        raise CommandError(f"trail {trail}: position {place} lies behind its end")
 
 
 def _alter(session: Session, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:

@@ -53,6 +53,9 @@ _RUN, _LOOK = "Running groups", "Looking"
 
 def about(words: str) -> list[str]:
     """The commands that begin with these words."""
+    first, _, rest = words.partition(" ")
+    if first.upper() in ("PARAM", "PARAMS"):
+        return _about_parameter(rest.strip())
     wanted = [SYNONYMS.get(word, word) for word in words.upper().split()]
     found = [command for command in COMMANDS if list(command.words[: len(wanted)]) == wanted]
     if not found:
@@ -60,13 +63,26 @@ def about(words: str) -> list[str]:
 
         if lines := about_parameter(words):
             return ["", *lines]
+        from ggsci.paraminfo import known
+
         names = [command.name for command in COMMANDS]
-        close = nearest(" ".join(wanted), [*names, *{command.words[0] for command in COMMANDS}])
+        close = nearest(" ".join(wanted), [*names, *{command.words[0] for command in COMMANDS}, *known()])
         raise CommandError(f"HELP: no command {words!r}", hint=f"Did you mean {close}?" if close else "HELP lists all")
     lines = [""]
     for command in found:
         lines += _page(command)
     return lines
+
+
+def _about_parameter(name: str) -> list[str]:
+    from ggsci import paraminfo  # the programs' tables are not needed for a command
+    from ggsci.parameters import about as about_parameter
+
+    if not name:
+        return paraminfo.overview()
+    if lines := about_parameter(name):
+        return ["", *lines]
+    raise paraminfo.unknown("HELP PARAM", name)
 
 
 def _page(command: Command) -> list[str]:

@@ -1,4 +1,6 @@
-"""INFO ALL and INFO of groups: from registrations, locks, status and checkpoint files. No process is asked."""
+"""INFO ALL and INFO of groups: from registrations, locks, status and checkpoint files. No process is asked, but for
+DETAIL: INFO ALL, DETAIL asks every running one (slow.py), INFO EXTRACT, DETAIL the Extract for its slot (slots.py).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,25 @@ import os
 from typing import Any
 
 from ggsci import facts, view
-from ggsci.choose import chosen, facts_of
+from ggsci.choose import chosen, facts_of, meant
 from ggsci.facts import GroupFacts
 from ggsci.grammar import Parsed
 from ggsci.session import Session
 from trails.runtime.home import Home
 
 
-def info_all(session: Session, _command: Parsed) -> Any:
-    """The Manager and every group: Extracts first, then Replicats, by name."""
+def info_all(session: Session, command: Parsed) -> Any:
+    """The Manager and every group: Extracts first, then Replicats, by name. Tasks only with ALLPROCESSES or TASKS."""
     home = session.home
     status, pid = facts.manager(home)
-    groups = facts_of(session, home.groups())
+    groups = facts_of(session, meant(command, home.groups()))
     session.say_lines(view.info_all(status, groups))
-    return {"manager": {"status": status, "pid": pid}, "groups": [group.brief() for group in groups]}
+    found = {"manager": {"status": status, "pid": pid}, "groups": [group.brief() for group in groups]}
+    if command.has("DETAIL"):
+        from ggsci import slow
+
+        found["pipelines"] = slow.show(session)
+    return found
 
 
 def info(session: Session, command: Parsed) -> Any:
@@ -27,14 +34,28 @@ def info(session: Session, command: Parsed) -> Any:
     groups = facts_of(session, chosen(session, command))
     saves = command.number("SHOWCH") or 1
     home = session.home
+    found: list[dict[str, Any]] = []
     for group in groups:
         session.say_lines(view.info(group))
         if command.has("DETAIL"):
             session.say_lines(view.detail(group, _files(home, group), home.root))
+            found.append(_slot(session, group))
         if command.has("SHOWCH"):
             session.say_lines(view.showch(group, saves))
     session.say("")
-    return [group.to_json(saves) for group in groups]
+    found = found or [{} for _ in groups]
+    return [{**group.to_json(saves), **more} for group, more in zip(groups, found, strict=True)]
+
+
+def _slot(session: Session, group: GroupFacts) -> dict[str, Any]:
+    """What the source keeps back for an Extract on a log."""
+    from ggsci import slots
+
+    if not slots.has_slot(group):
+        return {}
+    facts = slots.found(session.home, group)
+    session.say_lines(slots.lines(group, facts))
+    return {"slot_state": facts}
 
 
 def _files(home: Home, group: GroupFacts) -> list[tuple[str, str]]:

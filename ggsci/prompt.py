@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from ggsci.grammar import SYNONYMS, Kind
+from ggsci.completing import Choices
 from ggsci.session import Session, masked
-from ggsci.table import COMMANDS
+
+KEEP_COMMANDS = 1000
 
 
 def loop(session: Session) -> None:
     """Read and run commands until EXIT or the end of input."""
     prompt: PromptSession[str] = PromptSession(
-        history=_history(session), completer=CommandCompleter(session), complete_while_typing=False
+        history=_history(session),
+        completer=CommandCompleter(session),
+        complete_while_typing=False,
+        complete_in_thread=True,  # tables are asked of a database
     )
+    session.ask_line = input
     while not session.leave:
         try:
             line = prompt.prompt(session.prompt)
@@ -49,38 +54,34 @@ class MaskedMemory(InMemoryHistory):
 def _history(session: Session) -> History:
     folder = os.path.join(session.root, "dirtmp")
     if os.path.isdir(folder) and os.access(folder, os.W_OK):
-        return MaskedFile(os.path.join(folder, "ggsci_history"))
+        path = os.path.join(folder, "ggsci_history")
+        shorten(path)
+        return MaskedFile(path)
     return MaskedMemory()
 
 
+def shorten(path: str) -> None:
+    """Keep the last KEEP_COMMANDS of a history file that has grown to twice as many."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            entries = file.read().split("\n# ")  # each command is a time behind `# ` and a line behind `+`
+    except FileNotFoundError:
+        return
+    if len(entries) < 2 * KEEP_COMMANDS:
+        return
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.writelines(f"\n# {entry}" for entry in entries[-KEEP_COMMANDS:])
+    os.replace(f"{path}.new", path)
+
+
 class CommandCompleter(Completer):
-    """Completes a command's words, then group names and options, from the same table that the parser reads."""
+    """Offers what may stand next (ggsci.completing)."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._choices = Choices(session)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002  -- the base class's name
         """See Completer."""
-        before = document.text_before_cursor.replace(",", " ")
-        words = before.split()
-        typed = "" if not words or before[-1].isspace() else words.pop()
-        for choice in self._choices([SYNONYMS.get(word.upper(), word.upper()) for word in words]):
-            if choice.upper().startswith(typed.upper()):
-                yield Completion(choice, start_position=-len(typed))
-
-    def _choices(self, words: list[str]) -> Iterable[str]:
-        at = len(words)
-        following = {c.words[at] for c in COMMANDS if len(c.words) > at and list(c.words[:at]) == words}
-        if following:
-            return sorted(following)
-        command = next((c for n in (2, 1) for c in COMMANDS if list(c.words) == words[:n]), None)
-        if command is None:
-            return []
-        if command.operand in (Kind.GROUP, Kind.GROUPS, Kind.NAME) and at == len(command.words):
-            return self._groups()
-        return [option.name for option in command.options if option.name not in words]
-
-    def _groups(self) -> list[str]:
-        folder = os.path.join(self._session.root, "dirpcs")
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        return sorted(name[:-5] for name in names if name.endswith(".json") and not name.startswith("."))
+        typed, choices = self._choices.after(document.text_before_cursor)
+        for choice in choices:
+            yield Completion(choice, start_position=-len(typed))

@@ -6,17 +6,20 @@ and returns its data; with --json only the data is printed. An error is one `ERR
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ggsci.grammar import CommandError, Parsed, mask_line
 from ggsci.table import GRAMMAR
+from ggsci.terminal import Progress, has_colour, is_terminal, page, paint
 from trails.errors import GateError
 
 if TYPE_CHECKING:
@@ -29,11 +32,16 @@ Handler = Callable[["Session", Parsed], Any]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A database that DBLOGIN reached. Its URL may hold a password: that goes to a sub-process's stdin only."""
+    """A database that DBLOGIN reached. Its URL may hold a password: that goes to a sub-process's stdin only.
+
+    `program`: whose admin sub-process reaches it, that of extract (a source) or of replicat (a target).
+    """
 
     url: str
     user: str
     database: str
+    server: str = ""
+    program: str = "extract"
 
     def __repr__(self) -> str:
         return f"Login({self.user}@{self.database})"
@@ -63,6 +71,11 @@ class Session:
         self.failed = 0
         self.leave = False
         self.nesting = 0
+        self.allow_nested = False
+        self.editor = ""
+        self.ask_line: Callable[[str], str] | None = None
+        """Reads a line from the person at the prompt; None where nobody is there."""
+        self._progress: Progress | None = None
         self._as_json = False
         self._had_error = False
 
@@ -84,11 +97,41 @@ class Session:
         """Text for a person; nothing with --json."""
         if not self._as_json:
             for line in lines:
-                print(line, file=self.out, flush=True)
+                self._print(line, self.out)
+
+    def _print(self, text: str, stream: TextIO) -> None:
+        text = paint(text) if has_colour(stream) else text
+        if self._progress:
+            self._progress.aside(text, stream)
+        else:
+            print(text, file=stream, flush=True)
 
     def say_lines(self, lines: Iterable[str]) -> None:
         """The same for a sequence."""
         self.say(*lines)
+
+    def page(self, text: str) -> None:
+        """A whole file: a screenful at a time where a person reads it."""
+        lines = text.rstrip("\n").splitlines()
+        if self.interactive and not self._as_json and is_terminal(self.out):
+            coloured = [paint(line) for line in lines] if has_colour(self.out) else lines
+            with self.hands_off():
+                if page(coloured):
+                    return
+        self.say("\n".join(lines))
+
+    @contextlib.contextmanager
+    def hands_off(self) -> Iterator[None]:
+        """While somebody else has the terminal (a question, an editor, a pager), no progress is shown."""
+        progress = self._progress
+        if progress is None:
+            yield
+            return
+        progress.pause()
+        try:
+            yield
+        finally:
+            progress.resume()
 
     def fail(self, message: str) -> None:
         """One of several objects failed; the command goes on with the others."""
@@ -96,7 +139,7 @@ class Session:
         if self._as_json:
             print(f"ERROR: {message}", file=sys.stderr, flush=True)
         else:
-            print(f"ERROR: {message}", file=self.err, flush=True)
+            self._print(f"ERROR: {message}", self.err)
 
     def confirm(self, question: str, command: Parsed) -> None:
         """Ask before something that can't be undone. Without a terminal the command must end with `!`."""
@@ -104,9 +147,18 @@ class Session:
             return
         if not self.may_ask:
             raise CommandError(f"{command.command.name}: not confirmed", hint="End the command with ! to confirm it")
-        print(f"{question} (y/n)? ", end="", file=self.out, flush=True)
-        if not sys.stdin.readline().strip().lower().startswith("y"):
+        with self.hands_off():
+            print(f"{question} (y/n)? ", end="", file=self.out, flush=True)
+            answer = sys.stdin.readline()
+        if not answer.strip().lower().startswith("y"):
             raise CommandError(f"{command.command.name}: not done")
+
+    def ask_secret(self, question: str) -> str:
+        """A password, typed without an echo; only where `may_ask`."""
+        import getpass
+
+        with self.hands_off():
+            return getpass.getpass(question)
 
     def need_login(self, what: str) -> Login:
         """The login, or the error that asks for one."""
@@ -128,9 +180,14 @@ class Session:
         """One command. True if it did not fail."""
         if not line.strip() or line.lstrip().startswith("--"):
             return True
-        if not line.lstrip().startswith("!"):
+        if not (line.lstrip().startswith("!") or line.split(maxsplit=1)[0].upper() == "FC"):
             self.history.append(masked(line))
         return self.run_quietly(line)
+
+    def run_again(self, line: str) -> None:
+        """One command for another one (`!`, FC): it has told its error, and its failure is that of both."""
+        good = self.run(line)
+        self._had_error = self._had_error or not good
 
     def run_quietly(self, line: str) -> bool:
         """One command, without a place in the history."""
@@ -161,17 +218,32 @@ class Session:
             self._log(line)
         if self.json_output and not parsed.command.lists:
             self._as_json = False
-        data = find_handler(parsed.command.handler)(self, parsed)
+        handler = find_handler(parsed.command.handler)
+        if self._as_json:
+            data = handler(self, parsed)
+        else:
+            data = self._with_progress(handler, parsed)
         if self._as_json:
             json.dump(data, self.out, ensure_ascii=False, default=str)
             print(file=self.out, flush=True)
+
+    def _with_progress(self, handler: Handler, parsed: Parsed) -> Any:
+        """A command that takes its time says so: on a terminal where it writes, else beside its output."""
+        outer = self._progress
+        stream = self.out if is_terminal(self.out) else self.err
+        with Progress(stream, masked(parsed.line), outer) as progress:
+            self._progress = progress
+            try:
+                return handler(self, parsed)
+            finally:
+                self._progress = outer
 
     def _fail_whole(self, message: str) -> None:
         self._had_error = True
         if self._as_json:
             print(json.dumps({"error": message}, ensure_ascii=False), file=self.out, flush=True)
         else:
-            print(f"ERROR: {message}", file=self.err, flush=True)
+            self._print(f"ERROR: {message}", self.err)
 
     def _log(self, line: str) -> None:
         """Into ggserr.log, masked. Commands that only look are logged too, as GoldenGate does."""
@@ -186,12 +258,18 @@ class Session:
 
 
 def masked(line: str) -> str:
-    """The line as it may be shown and kept. A DBLOGIN that can't be parsed shows nothing of its arguments."""
-    if line.split()[:1] and line.split(maxsplit=1)[0].upper().startswith("DB"):
+    """The line as it may be shown and kept. A command that takes a password and can't be parsed shows no argument."""
+    words = [word for word in re.split(r"[\s,]+", line) if word]
+    upper = tuple(word.upper() for word in words)
+    heads = {command.words for command in GRAMMAR.commands if any(option.secret for option in command.options)}
+    shown = next((len(head) for head in heads if upper[: len(head)] == head), 0)
+    if not shown and upper and upper[0].startswith("DB"):
+        shown = 1
+    if shown:
         try:
             GRAMMAR.parse(line)
         except GateError:
-            return f"{line.split(maxsplit=1)[0]} ***"
+            return f"{' '.join(words[:shown])} ***"
     return mask_line(GRAMMAR, line.strip())
 
 

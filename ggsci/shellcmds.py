@@ -1,9 +1,11 @@
-"""Commands of the shell itself: HELP, OBEY, HISTORY, SHELL, SHOW, VERSIONS, EXIT."""
+"""Commands of the shell itself: HELP, OBEY, HISTORY, !, SHELL, SET EDITOR, SHOW, VERSIONS, EXIT; FC is in fc.py."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -39,6 +41,10 @@ def logical_lines(lines: Iterable[str]) -> Iterator[str]:
 def obey(session: Session, command: Parsed) -> None:
     """Run a file's commands; all are run, also after one that failed."""
     path = os.path.join(session.root, command.operand)
+    if session.nesting and not session.allow_nested:
+        raise CommandError(
+            f"OBEY {command.operand}: a file that is obeyed may not OBEY another one", hint="ALLOWNESTED allows it"
+        )
     if session.nesting >= MAX_NESTING:
         raise CommandError(f"OBEY {command.operand}: files OBEY each other more than {MAX_NESTING} deep")
     try:
@@ -60,6 +66,34 @@ def obey(session: Session, command: Parsed) -> None:
         raise CommandError(f"OBEY {command.operand}: {failed} of {len(lines)} commands failed")
 
 
+def allow_nested(session: Session, _command: Parsed) -> None:
+    """From now on files may OBEY files."""
+    session.allow_nested = True
+    session.say(f"Nested OBEY is allowed, {MAX_NESTING} deep.")
+
+
+def no_allow_nested(session: Session, _command: Parsed) -> None:
+    """From now on they may not."""
+    session.allow_nested = False
+    session.say("Nested OBEY is not allowed.")
+
+
+def set_editor(session: Session, command: Parsed) -> None:
+    """The editor of EDIT PARAMS, until EXIT."""
+    words = shlex.split(command.operand) if command.operand else []
+    if not words:
+        raise CommandError("SET EDITOR: expected a program, such as vi")
+    if shutil.which(words[0]) is None:
+        raise CommandError(f"SET EDITOR: {words[0]} is no program that can be run here")
+    session.editor = command.operand
+    session.say(f"Editor is {session.editor}.")
+
+
+def editor_of(session: Session) -> str:
+    """The program that EDIT PARAMS runs: SET EDITOR, or the environment's, or vi."""
+    return session.editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+
+
 def history(session: Session, command: Parsed) -> Any:
     """The last commands with their numbers."""
     count = int(command.operand) if command.operand else 10
@@ -70,15 +104,15 @@ def history(session: Session, command: Parsed) -> Any:
 
 def again(session: Session, command: Parsed) -> None:
     """Run an older command once more. One that held a password is kept masked, and so can't be."""
-    line = _recall(session.history, command.operand)
+    line = recall(session.history, command.operand)
     if "***" in line:
         raise CommandError("that command held a password, which is not kept", hint="Type it again")
     session.say(line)
-    if not session.run(line):
-        raise CommandError("the command failed again")
+    session.run_again(line)
 
 
-def _recall(lines: list[str], which: str) -> str:
+def recall(lines: list[str], which: str) -> str:
+    """The command of the history that `!` and FC mean."""
     if not lines:
         raise CommandError("the history is empty")
     try:
@@ -99,21 +133,31 @@ def shell(session: Session, command: Parsed) -> None:
         raise CommandError("SHELL: expected a command")
     where = session.root if os.path.isdir(session.root) else None
     session.out.flush()
-    done = subprocess.run(command.operand, shell=True, cwd=where, check=False)
+    with session.hands_off():
+        done = subprocess.run(command.operand, shell=True, cwd=where, check=False)
     if done.returncode != 0:
         raise CommandError(f"SHELL: the command ended with code {done.returncode}")
 
 
 def show(session: Session, _command: Parsed) -> Any:
-    """The paths of this home."""
+    """The paths of this home, and what SET and ALLOWNESTED set."""
+    from trails.runtime.home import SUBDIRS
+
     home = session.home
-    paths = {
-        "Home": home.root, "Home id": home.id, "Parameters": home.folder("dirprm"), "Reports": home.folder("dirrpt"),
-        "Checkpoints": home.folder("dirchk"), "Process status": home.folder("dirpcs"),
-        "Trails": home.folder("dirdat"), "Event log": home.ggserr,
+    facts = {
+        "Home": home.root, "Home id": home.id, "Settings": home.globals,
+        **{_FOLDERS.get(name, name): home.folder(name) for name in SUBDIRS}, "Event log": home.ggserr,
+        "Editor": editor_of(session), "History size": len(session.history),
+        "Nested OBEY": "allowed" if session.allow_nested else "not allowed",
     }  # fmt: skip
-    session.say("", *(f"{label:20}{path}" for label, path in paths.items()), "")
-    return paths
+    session.say("", *(f"{label:20}{value}" for label, value in facts.items()), "")
+    return facts
+
+
+_FOLDERS = {
+    "dirprm": "Parameters", "dirrpt": "Reports", "dirchk": "Checkpoints", "dirpcs": "Process status",
+    "dirdat": "Trails", "dirdsc": "Discards", "dircrd": "Credentials", "dirtmp": "Temporary files", "dirwlt": "Wallet",
+}  # fmt: skip
 
 
 def versions(session: Session, _command: Parsed) -> Any:
@@ -129,6 +173,8 @@ def versions(session: Session, _command: Parsed) -> Any:
         "Operating System": f"{platform.system()} {platform.release()}", "Node": platform.node(),
         "Machine": platform.machine(),
     }  # fmt: skip
+    if session.login is not None:
+        facts["Database"] = f"{session.login.database}: {session.login.server}"
     session.say("", *(f"{label:20}{value}" for label, value in facts.items()), "")
     return facts
 

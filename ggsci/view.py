@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ggsci.facts import GroupFacts, TrailFacts
+from ggsci.heartbeatview import info_lines
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 
 _LABEL = 21
@@ -71,8 +72,11 @@ def _optional_lines(group: GroupFacts) -> list[str]:
     if group.registration.desc:
         lines.append(f"{'Description':{_LABEL}}{group.registration.desc}")
     lines.append(f"{'Checkpoint Lag':{_LABEL}}{_lag_text(group)}")
+    lines += info_lines(group.heartbeats, _LABEL)
     if group.pid is not None and group.status in ("RUNNING", "STARTING"):
         lines.append(f"{'Process ID':{_LABEL}}{group.pid}")
+    if group.stands_still:
+        lines.append(f"{'Main Loop':{_LABEL}}stands still for {span(group.turn_age_us)}: at one long step, or it hangs")
     if group.status == "ABENDED" and group.message:
         lines.append(f"{'Last Error':{_LABEL}}{group.message}")
     return lines
@@ -261,6 +265,8 @@ def detail(group: GroupFacts, files: Sequence[tuple[str, str]], current_dir: str
         lines += ["  Target Extract Trails:", "", _TRAIL_TITLE, ""]
         lines += [_trail_row(trail) for trail in group.trails] + [""]
     lines += [f"  {'Extract Source':40}{'Begin':18}{'End':16}", "", *_runs(group), ""]
+    if group.program == "REPLICAT":
+        lines += ["Last Committed Transaction CSN value:", f"  {group.last_csn or '(no data)'}", ""]
     lines += [f"{'Current directory':{_LABEL}}{current_dir}", ""]
     return [*lines, *(f"{label:{_LABEL}}{path}" for label, path in files), ""]
 
@@ -275,21 +281,17 @@ def _trail_row(trail: TrailFacts) -> str:
 
 
 def _runs(group: GroupFacts) -> list[str]:
-    """One line a run that the checkpoint history still knows, newest first."""
-    lines, seen = [], set()
-    for checkpoint in group.checkpoints:
-        if checkpoint.started_us in seen or not checkpoint.reads:
-            continue
-        seen.add(checkpoint.started_us)
-        read = checkpoint.reads[0]
-        name = group.registration.trail and _trail_file(group, read.current.seqno)
-        begin = minutes(read.startup.time_us) if read.startup.time_us is not None else "* Initialized *"
-        end = minutes(read.current.time_us) if read.current.time_us is not None else "First Record"
-        lines.append(f"  {name or read.source:40}{begin:18}{end}")
+    """One line a run, newest first: where it began to read, and how far it came."""
+    lines = []
+    for run in group.runs:
+        name = group.registration.trail and _trail_file(group, run.end.seqno)
+        begin = minutes(run.begin.time_us) if run.begin.time_us is not None else "* Initialized *"
+        end = minutes(run.end.time_us) if run.end.time_us is not None else "First Record"
+        lines.append(f"  {name or run.source:40}{begin:18}{end}")
     return lines or [f"  {'Not Available':40}{'* Initialized *':18}{minutes(group.registration.added_us)}"]
 
 
-# --- trails, STATS, SEND STATUS ---------------------------------------------------------------------------------------
+# --- trails, LAG ---------------------------------------------------------------------------------------
 
 
 def exttrail(trail: TrailFacts) -> list[str]:
@@ -304,59 +306,6 @@ def exttrail(trail: TrailFacts) -> list[str]:
         ("File Size", f"{trail.megabytes}M"),
     )
     return ["", *(f"{label:>20}: {value}" for label, value in fields)]
-
-
-_COUNTS = ("inserts", "updates", "deletes", "truncates", "ddls", "discards", "operations")
-_RARE = ("truncates", "ddls")
-
-
-def stats(program: str, reply: dict[str, Any], now_us: int, *, cdr: bool = False) -> list[str]:
-    """The answer to STATS; with `cdr` what conflict detection counted too."""
-    lines = ["", f"Start of Statistics at {stamp(now_us)}.", ""]
-    if reply.get("output"):
-        lines += [f"Output to {reply['output']}:", ""]
-    for table in reply["tables"]:
-        lines += [
-            f"{'Extracting' if program == 'EXTRACT' else 'Replicating'} from {table['from']} to {table['to']}:",
-            "",
-        ]
-        lines.append(f"*** Total statistics since {stamp(reply['since_us'])} ***")
-        shown = [name for name in _COUNTS if name not in _RARE or table.get(name)]
-        lines += [f"\t{f'Total {name}':35}\t{table.get(name, 0):15.2f}" for name in shown]
-        lines += [*_rarer(table.get("more") or {}, cdr=cdr), ""]
-    if not reply["tables"]:
-        lines += ["No database operations have been performed.", ""]
-    return [*lines, "End of Statistics.", ""]
-
-
-def _rarer(more: dict[str, int], *, cdr: bool) -> list[str]:
-    """Counters that are there only for who uses what they count."""
-    from trails.runtime.stats import CDR, CDR_CONFLICTS, CDR_FAILED, CDR_SUCCEEDED
-
-    if cdr:
-        more = dict.fromkeys((CDR_CONFLICTS, CDR_SUCCEEDED, CDR_FAILED), 0) | more
-    shown = [(name, number) for name, number in more.items() if cdr or not name.startswith(CDR)]
-    return [f"\t{name if name.startswith(CDR + 'res') else f'Total {name}':35}\t{n:15.2f}" for name, n in shown]
-
-
-def send_status(program: str, group: str, pid: int | None, reply: dict[str, Any]) -> list[str]:
-    """The answer to SEND ..., STATUS."""
-    lines = ["", f"{program} {group} (PID {pid})", f"  Current status: {reply.get('status')}", ""]
-    if reply.get("in_transaction"):
-        lines += [f"  {reply['in_transaction']} records in current transaction", ""]
-    if reply.get("read"):
-        lines += ["  Current read position:", *_status_place(reply["read"]), ""]
-    for write in reply.get("write") or []:
-        lines += ["  Current write position:", *_status_place(write), f"  Extract Trail: {write.get('trail')}", ""]
-    return lines
-
-
-def _status_place(place: dict[str, Any]) -> list[str]:
-    lines = [f"  Sequence #: {place.get('seqno')}", f"  RBA: {place.get('rba')}"]
-    lines.append(f"  Timestamp: {stamp(place.get('time_us'), micros=True)}")
-    if place.get("csn"):
-        lines.append(f"  CSN: {place['csn']}")
-    return lines
 
 
 def lag(reply: dict[str, Any]) -> list[str]:

@@ -3,6 +3,9 @@
 The truth about progress is in a process's output (its trail, the Collector's trail, the target's row). A stale,
 restored or lost checkpoint file costs work, never a change.
 
+The newest save also carries the history of runs (`extra["runs"]`, newest first): a run's last save goes there when
+the next run saves for the first time, in the same durable replacement, so no crash loses or doubles one.
+
 Layout: 8 bytes of magic, version (u16), reserved (u16), body length (u32), CRC-32 of all before it and of the body
 (u32), body: a msgpack list of checkpoints, newest first. The file is replaced whole and durably.
 """
@@ -11,7 +14,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
@@ -22,6 +26,7 @@ from trails.fs import Fs, read_bytes, replace_durably
 MAGIC = b"TRLGCKP\n"
 VERSION = 1
 HISTORY = 10
+RUNS = 50
 
 _FIXED = struct.Struct(">8sHHI")
 _CRC = struct.Struct(">I")
@@ -87,6 +92,18 @@ class Checkpoint:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a group that saved at least once: where it began to read, and how far it came."""
+
+    started_us: int
+    saved_us: int
+    stop_status: str
+    source: str
+    begin: Place
+    end: Place
+
+
 def load(fs: Fs, path: str) -> list[Checkpoint]:
     """The saves at `path`, newest first; empty if there is no file. DamageError or VersionError if it can't be read."""
     try:
@@ -105,7 +122,52 @@ def save(fs: Fs, path: str, checkpoint: Checkpoint) -> None:
         history = load(fs, path)
     except (DamageError, VersionError):
         history = []
-    replace_durably(fs, path, make([checkpoint, *history][:HISTORY]))
+    past = [run for run in runs(history) if run.started_us != checkpoint.started_us]
+    replace_durably(fs, path, make([_with_runs(checkpoint, past), *map(_without_runs, history)][:HISTORY]))
+
+
+_RUNS = "runs"
+
+
+def runs(history: Sequence[Checkpoint]) -> list[Run]:
+    """The runs that these saves know, newest first: those of the saves themselves, then those noted."""
+    found: dict[int, Run] = {}
+    for save in history:
+        if save.reads:
+            read = save.reads[0]
+            run = Run(save.started_us, save.saved_us, save.stop_status, read.source, read.startup, read.current)
+            found.setdefault(save.started_us, run)
+    noted = history[0].extra.get(_RUNS, []) if history else []
+    for started, saved, stop, source, begin, end in noted:
+        found.setdefault(started, Run(started, saved, stop, source, Place(*begin), Place(*end)))
+    return sorted(found.values(), key=lambda run: run.started_us, reverse=True)
+
+
+def forget_runs(fs: Fs, path: str, keep: int) -> tuple[int, int]:
+    """Drop all runs but the last one and `keep` before it. Returns (dropped, kept).
+
+    The newest save stays as it is, and so does what SHOWCH and purging read; only for a group whose lock is held.
+    """
+    history = load(fs, path)
+    all_runs = runs(history)
+    if len(all_runs) <= keep + 1:
+        return 0, len(all_runs)
+    left = all_runs[: keep + 1]
+    oldest = left[-1].started_us
+    older = [c for c in history[1:] if c.started_us >= oldest]
+    replace_durably(fs, path, make([_with_runs(_without_runs(history[0]), left[1:]), *older]))
+    return len(all_runs) - len(left), len(left)
+
+
+def _with_runs(checkpoint: Checkpoint, past: Sequence[Run]) -> Checkpoint:
+    noted = [
+        [r.started_us, r.saved_us, r.stop_status, r.source, _place(r.begin), _place(r.end)] for r in past[: RUNS - 1]
+    ]
+    return replace(checkpoint, extra={**checkpoint.extra, _RUNS: noted}) if noted else checkpoint
+
+
+def _without_runs(checkpoint: Checkpoint) -> Checkpoint:
+    return replace(checkpoint, extra={k: v for k, v in checkpoint.extra.items() if k != _RUNS})
 
 
 def make(history: list[Checkpoint]) -> bytes:

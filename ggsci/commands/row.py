@@ -11,9 +11,11 @@ GROUPS = "Groups"
 RUN = "Running groups"
 LOOK = "Looking"
 TRAILS = "Trails"
+SECURITY = "Security"
+LAG = "Lag"
 SHELL = "The shell"
 
-SECTIONS = (HOME, MANAGER, DATABASE, GROUPS, TRAILS, RUN, LOOK, SHELL)
+SECTIONS = (HOME, MANAGER, DATABASE, GROUPS, TRAILS, RUN, LOOK, LAG, SECURITY, SHELL)
 
 
 def row(

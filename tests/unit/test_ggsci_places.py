@@ -1,10 +1,10 @@
-"""Where a Replicat is told to begin: ALTER and ADD by CSN or time, START with ATCSN, AFTERCSN, SKIPTRANSACTION."""
+"""Where a group is told to begin: ALTER and ADD by CSN or time, START with ATCSN, AFTERCSN, SKIPTRANSACTION."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,11 +14,16 @@ from ggsci.session import Session
 from ggsci.table import GRAMMAR
 from tests.support.homes import bad, good, make_home
 from tests.support.replicat_trail import TrailFeed, table
+from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, WIDER, Tx, write_tx
+from trails.format import Indicator
 from trails.fs import RealFs
-from trails.position import TrailName
+from trails.plan import Planner
+from trails.position import Position, TrailName
+from trails.reader import BlockReader, last_header
 from trails.record import Op
 from trails.runtime import registration
 from trails.runtime.home import Home
+from trails.writer import TrailWriter
 
 KV = table("s", "kv", "id", "id")
 
@@ -61,7 +66,8 @@ def test_what_is_wrong_with_a_place(home: Home):
     text = bad(home, "ALTER REPLICAT rep1, CSN 0/16B3748")
     assert "expected a CSN such as 0000000000000001, found '0/16B3748'" in text
     assert "BEGIN: expected NOW or a time as" in bad(home, "ALTER REPLICAT rep1, BEGIN tomorrow")
-    assert "found several" in bad(home, "ALTER REPLICAT rep1, BEGIN NOW, CSN 4")
+    assert "expected one place, found BEGIN and CSN" in bad(home, "ALTER REPLICAT rep1, BEGIN NOW, CSN 4")
+    assert "found BEGIN and EXTRBA" in bad(home, "ALTER REPLICAT rep1, BEGIN NOW, EXTRBA 4")
     assert "exclude each other" in bad(home, "START REPLICAT rep1, ATCSN 4, SKIPTRANSACTION")
     assert "for one group at a time" in bad(home, "START REPLICAT *, ATCSN 4")
     assert "unexpected 'ATCSN'" in bad(home, "START EXTRACT ext1, ATCSN 4")
@@ -105,3 +111,110 @@ def test_a_registration_without_start_orders_reads_as_before(home: Home):
     with open(path, "w", encoding="utf-8") as file:
         file.write(older)
     assert rep(home) == replace(rep(home), start_no=0, start={})
+
+
+# --- Extracts and pumps -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(tmp_path) -> Home:
+    """An Extract, and a pump on its trail of transactions committed at 1 to 8 microseconds, over several files."""
+    made = make_home(tmp_path / "source")
+    trail = TrailName.parse("./dirdat/lt", made.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=MAX_BYTES, restart_open=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.sync()
+    writer.close()
+    good(made, "ADD EXTRACT ext1, TRANLOG, BEGIN NOW")
+    good(made, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    return made
+
+
+def at(time_us: int) -> str:
+    """A time as BEGIN takes it."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).astimezone().isoformat(sep=" ")
+
+
+def read_from(home: Home, group: str) -> list[str]:
+    """CSNs of the transactions that a reader finds where the group is sent."""
+    order = registration.load(home, group).alter
+    reader = BlockReader(home.fs, TrailName.parse("./dirdat/lt", home.root), Position(order["seqno"], order["rba"]))
+    planner, found = Planner(reader), []
+    while (unit := planner.next()) is not None:
+        found += [unit.csn] if unit.blocks else []
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize("first", range(1, 9))
+def test_a_pump_begins_at_the_first_transaction_of_a_time(source: Home, first: int):
+    """Also of a large one, whose blocks lie in several files; the place is told."""
+    text = good(source, f"ALTER EXTRACT pmp1, BEGIN '{at(first)}'")
+    assert "It begins at sequence #" in text
+    assert read_from(source, "PMP1") == [tx.csn for tx in SCRIPT[first - 1 :]]
+
+
+def test_a_pump_begins_behind_the_last_transaction(source: Home):
+    """BEGIN NOW; for a trail that has no file yet, where it will begin."""
+    good(source, "ALTER EXTRACT pmp1, BEGIN NOW, ETROLLOVER")
+    assert read_from(source, "PMP1") == []
+    assert registration.load(source, "PMP1").alter["etrollover"] is True
+    good(source, "ADD EXTRACT pmp2, EXTTRAILSOURCE ./dirdat/lx, BEGIN NOW")
+    assert registration.load(source, "PMP2").alter == {"seqno": 0, "rba": 0}
+
+
+def test_a_pump_begins_before_a_transaction_that_is_still_open(source: Home):
+    """Its first blocks are in the trail, over a file's border, its end is not: none of it is left out."""
+    trail = TrailName.parse("./dirdat/lt", source.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=MAX_BYTES, restart_open=True)
+    large = Tx(9, 80, pieces=8, table=WIDER)
+    records = large.records()
+    for n, indicator in enumerate([Indicator.BEGIN, *[Indicator.MIDDLE] * 6]):
+        piece = records[n * 10 : n * 10 + 10]
+        writer.append_data(
+            indicator, [WIDER.id], piece, changes=len(piece), transactions=0, origin=writer.last.origin,
+            csn=writer.last.csn, time_us=9,
+        )  # fmt: skip
+    writer.sync()
+    good(source, "ALTER EXTRACT pmp1, BEGIN NOW")
+    order = registration.load(source, "PMP1").alter
+    assert order["seqno"] < last_header(source.fs, trail).seqno
+    reader = BlockReader(source.fs, trail, Position(order["seqno"], order["rba"]))
+    blocks = []
+    while (block := reader.read(payload=False)) is not None:
+        blocks.append(block.header.indicator)
+    assert Indicator.BEGIN in blocks
+    reader.close()
+    writer.close()
+
+
+def test_an_extract_is_sent_to_its_log(source: Home):
+    """By LSN, by file and offset as SHOWCH shows them, or to the log's end at the next START."""
+    for line, order in (
+        ("LSN 0/16B3748", {"csn": "0/16B3748"}),
+        ("EXTSEQNO 7, EXTRBA 900", {"seqno": 7, "rba": 900}),
+        ("BEGIN NOW, ETROLLOVER", {"begin": "now", "etrollover": True}),
+    ):
+        good(source, f"ALTER EXTRACT ext1, {line}")
+        assert registration.load(source, "EXT1").alter == order
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("ALTER EXTRACT ext1, BEGIN '2026-02-03 02:30:05'", "a PostgreSQL log is found by LSN, not by time"),
+        ("ALTER EXTRACT ext1, BEGIN NOW, LSN 0/1", "found BEGIN and LSN"),
+        ("ADD EXTRACT ext2, TRANLOG, BEGIN 2026-01-01", "Use BEGIN NOW"),
+        ("ADD EXTRACT ext2, TRANLOG, EXTRBA 4", "EXTRBA needs EXTSEQNO"),
+        ("ALTER EXTRACT pmp1, BEGIN soon", "expected NOW or a time"),
+        ("ALTER EXTRACT pmp1, BEGIN '2126-02-03 02:30:05'", "its last was committed at"),
+        ("ALTER EXTRACT pmp1, BEGIN NOW, EXTSEQNO 0", "found BEGIN and EXTSEQNO"),
+        ("ALTER EXTRACT pmp1, CSN 4", "for an Extract on a database's log"),
+        ("ADD EXTRACT pmp2, EXTTRAILSOURCE ./dirdat/lx, BEGIN '2026-02-03'", "it has none yet"),
+    ],
+)
+def test_a_place_that_can_not_be_had_is_refused_with_why(source: Home, line: str, told: str):
+    """Nothing is noted then."""
+    assert told in bad(source, line)
+    assert [group.alter_no for group in source.groups()] == [0, 0]

@@ -1,4 +1,4 @@
-"""Layouts of INFO ALL, INFO, SHOWCH, DETAIL, STATS, label for label; figures are shown only while they are true."""
+"""Layouts of INFO ALL, INFO, SHOWCH, DETAIL, label for label; figures are shown only while they are true."""
 
 from __future__ import annotations
 
@@ -277,19 +277,6 @@ def test_exttrail_labels_are_right_aligned():
     assert "           File Size: 50M" in lines
 
 
-def test_stats_layout():
-    """Counts with two decimals behind a tab; no tables is said."""
-    table = {"from": "s.t", "to": "s.u", "inserts": 4, "updates": 0, "deletes": 0, "truncates": 0, "discards": 0}
-    reply = {"since_us": NOW, "output": "./dirdat/et", "tables": [table | {"operations": 4}]}
-    lines = view.stats("EXTRACT", reply, NOW)
-    assert "Output to ./dirdat/et:" in lines
-    assert "Extracting from s.t to s.u:" in lines
-    assert "*** Total statistics since 2023-11-14 22:13:20 ***" in lines
-    assert "\tTotal inserts                      \t           4.00" in lines
-    empty = view.stats("REPLICAT", {"since_us": NOW, "output": "", "tables": []}, NOW)
-    assert "No database operations have been performed." in empty
-
-
 def test_lag_that_is_not_known():
     """UNKNOWN, never a zero; being at the end is said beside it."""
     assert view.lag({"lag_us": 4 * SECOND, "at_eof": False}) == ["Last record lag 4 seconds."]
@@ -297,17 +284,3 @@ def test_lag_that_is_not_known():
         "Last record lag UNKNOWN.",
         "At EOF, no more records to process",
     ]
-
-
-def test_send_status_layout():
-    """Status, read position, write positions."""
-    reply = {
-        "status": "At EOF", "read": {"seqno": 175, "rba": 36263936, "time_us": NOW, "csn": "0/1"},
-        "write": [{"seqno": 9, "rba": 2964, "time_us": None, "trail": "./dirdat/c1"}], "in_transaction": 3,
-    }  # fmt: skip
-    lines = view.send_status("EXTRACT", "EXT1", 7220, reply)
-    assert lines[1:3] == ["EXTRACT EXT1 (PID 7220)", "  Current status: At EOF"]
-    assert "  Sequence #: 175" in lines
-    assert "  Timestamp: 2023-11-14 22:13:20.000000" in lines
-    assert "  Extract Trail: ./dirdat/c1" in lines
-    assert "  3 records in current transaction" in lines

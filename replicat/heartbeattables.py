@@ -1,0 +1,133 @@
+"""ADD, ALTER, INFO and DELETE HEARTBEATTABLE, and LAG ..., HISTORY, in a target: for replicat/admin.py.
+
+Rule: each can be run again. What is there already is left as it is, and what is missing is made; views are made anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replicat.target import Run
+from replicat.targets import admin_for, kind_of
+from replicat.targets.heartbeatsql import HeartbeatSql
+from trails.errors import OperatorError
+from trails.runtime.heartbeattable import HeartbeatSettings, HeartbeatTable
+
+Reply = dict[str, Any]
+OPTIONS = ("frequency", "retention", "purge")
+FIELDS = ("database", "from", "path", "age_s", "lag_s")
+
+
+def add(request: Reply) -> Reply:
+    """Settings, and for a `target` tables and views; `made` says what was not there before."""
+    sql = _sql(request)
+    made: list[str] = []
+    with admin_for(request["url"]).statements(request["url"]) as run:
+        if not _exists(run, sql, sql.table.settings):
+            _all(run, sql.create_settings())
+            made.append(f"table {sql.table.schema}.{sql.table.settings}")
+        settings = _settings(run, sql)
+        new = _changed(settings or HeartbeatSettings(), request)
+        if new != settings:
+            run(*sql.set_settings(new, new=settings is None))
+        if request["target"]:
+            made += _add_target(run, sql)
+    return {"made": made, "settings": _told(new)}
+
+
+def _add_target(run: Run, sql: HeartbeatSql) -> list[str]:
+    names = (sql.table.base, sql.table.history)
+    there = [name for name in names if _exists(run, sql, name)]
+    _all(run, sql.create_target(there))
+    views = [f"view {sql.table.schema}.{name}" for name in ("gg_lag", "gg_lag_history")]
+    return [*(f"table {sql.table.schema}.{name}" for name in names if name not in there), *(views if not there else [])]
+
+
+def alter(request: Reply) -> Reply:
+    """Other settings; Extracts obey them within a minute."""
+    sql = _sql(request)
+    with admin_for(request["url"]).statements(request["url"]) as run:
+        settings = _needed(run, sql)
+        new = _changed(settings, request)
+        run(*sql.set_settings(new, new=False))
+    return {"settings": _told(new)}
+
+
+def info(request: Reply) -> Reply:
+    """What is there, and the last heartbeat of each path."""
+    sql = _sql(request)
+    with admin_for(request["url"]).statements(request["url"]) as run:
+        settings = _settings(run, sql) if _exists(run, sql, sql.table.settings) else None
+        there = _exists(run, sql, sql.table.base)
+        rows = run(sql.lags()) if there else []
+    lags = [dict(zip(FIELDS, (*row[:3], *map(_number, row[3:])), strict=True)) for row in rows]
+    return {
+        "exists": there,
+        "table": f"{sql.table.schema}.{sql.table.base}",
+        "settings": _told(settings) if settings else None,
+        "lags": lags,
+    }
+
+
+def delete(request: Reply) -> Reply:
+    """Drop all of it."""
+    sql = _sql(request)
+    with admin_for(request["url"]).statements(request["url"]) as run:
+        names = (sql.table.base, sql.table.history, sql.table.settings)
+        gone = [f"table {sql.table.schema}.{name}" for name in names if _exists(run, sql, name)]
+        _all(run, [*sql.drop_target(), sql.drop_settings()])
+    return {"deleted": gone}
+
+
+def history(request: Reply) -> Reply:
+    """Least, mean and greatest lag of each day and path that has this group in it."""
+    sql = _sql(request)
+    with admin_for(request["url"]).statements(request["url"]) as run:
+        _needed(run, sql)
+        rows = run(sql.days())
+    days = [
+        {"date": str(day), "path": path, "min_s": _number(low), "avg_s": _number(mean), "max_s": _number(high),
+         "heartbeats": int(count)}
+        for day, path, low, mean, high, count in rows
+    ]  # fmt: skip
+    return {"days": days}
+
+
+def _sql(request: Reply) -> HeartbeatSql:
+    return HeartbeatSql.of(kind_of(request["url"]), HeartbeatTable.parse(str(request["heartbeat"])))
+
+
+def _all(run: Run, statements: list[str]) -> None:
+    for statement in statements:
+        run(statement)
+
+
+def _exists(run: Run, sql: HeartbeatSql, name: str) -> bool:
+    return bool(run(*sql.exists(name)))
+
+
+def _settings(run: Run, sql: HeartbeatSql) -> HeartbeatSettings | None:
+    found = run(sql.settings())
+    return HeartbeatSettings(*(int(value) for value in found[0])) if found else None
+
+
+def _needed(run: Run, sql: HeartbeatSql) -> HeartbeatSettings:
+    settings = _settings(run, sql) if _exists(run, sql, sql.table.settings) else None
+    if settings is None:
+        raise OperatorError(
+            f"there is no heartbeat table {sql.table.schema}.{sql.table.base}", hint="ADD HEARTBEATTABLE makes it"
+        )
+    return settings
+
+
+def _changed(settings: HeartbeatSettings, request: Reply) -> HeartbeatSettings:
+    given = {name: getattr(settings, name) if request.get(name) is None else request[name] for name in OPTIONS}
+    return HeartbeatSettings(**{name: int(value) for name, value in given.items()})
+
+
+def _told(settings: HeartbeatSettings) -> dict[str, int]:
+    return {name: getattr(settings, name) for name in OPTIONS}
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
