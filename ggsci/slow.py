@@ -1,0 +1,94 @@
+"""INFO ALL, DETAIL: where it is slow. The pipelines of this home, and which stage holds the others back.
+
+Homes of this host that mgr.prm names (WEBHOME name, DIR path) join in: then one command shows source to target.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggsci import pipelines
+from ggsci.pipelines import Pipeline, Stage
+from ggsci.session import Session
+from ggsci.view import span
+from trails.errors import GateError
+from trails.runtime import params
+from trails.runtime.diskguard import human
+from trails.runtime.home import Home
+
+_TITLE = (
+    f"  {'Program':10}{'Group':10}{'Status':10}{'Lag':>10}{'Age':>10}{'Backlog':>12}{'Time':>10}{'Ops/s':>12}"
+    f"{'Bytes/s':>12}{'Busy':>6}"
+)
+_UNKNOWN = "UNKNOWN"
+
+
+def show(session: Session) -> list[dict[str, Any]]:
+    """Print the pipelines; the same as plain values."""
+    found = pipelines.gather(session.home, session.now_us(), neighbours(session.home))
+    session.say_lines(lines(found))
+    return pipelines.to_json(found)
+
+
+def neighbours(home: Home) -> list[Home]:
+    """The other homes of this host that the Manager's file names. One that is none (any more) is left out."""
+    found = []
+    try:
+        statements = params.parse_file(home.prm("mgr"))
+    except (GateError, OSError):
+        return []
+    for statement in statements:
+        words = [str(word) for word in statement.words]
+        if statement.keyword == "WEBHOME" and len(words) == 3 and words[1].upper() == "DIR":
+            try:
+                found.append(Home.at(words[2]))
+            except (GateError, OSError):
+                continue
+    return [other for other in found if other.id != home.id]
+
+
+def lines(found: list[Pipeline]) -> list[str]:
+    """Each pipeline as a block: its two ends, a row a stage, and the verdict."""
+    if not found:
+        return ["", "There are no groups, so there is no pipeline.", ""]
+    made = [""]
+    for pipeline in found:
+        made += [f"Pipeline {pipeline.name}", f"  From {pipeline.source or _UNKNOWN}"]
+        made += [f"  To   {pipeline.target or _UNKNOWN}", "", _TITLE]
+        made += [_row(stage) for stage in pipeline.stages] + [""]
+        made += [*_notes(pipeline), ""]
+    return made
+
+
+def _row(stage: Stage) -> str:
+    backlog = _UNKNOWN if stage.backlog_bytes is None else human(stage.backlog_bytes)
+    time = span(stage.backlog_us)
+    busy = "" if stage.busy is None else f"{stage.busy:.2f}"
+    return (
+        f"{'*' if stage.holds_back else ' '} {stage.program:10}{stage.name:10}{stage.status:10}{span(stage.lag_us):>10}"
+        f"{span(stage.lag_age_us):>10}{backlog:>12}{time:>10}{_rate(stage.ops_s):>12}{_rate(stage.bytes_s):>12}{busy:>6}"
+    )
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.0f}"
+
+
+def _notes(pipeline: Pipeline) -> list[str]:
+    """The verdict, why a lag is not known, and what the source keeps back."""
+    slow = [stage for stage in pipeline.stages if stage.holds_back]
+    made = [f"  Held back by {stage.program} {stage.name}: {stage.why}." for stage in slow]
+    made = made or ["  No stage holds the others back."]
+    for stage in pipeline.stages:
+        if stage.lag_us is None and not stage.holds_back:
+            made.append(f"  Lag of {stage.program} {stage.name} is {_UNKNOWN}: {stage.lag_why or stage.status}.")
+        if (kept := stage.extra.get("wal_kept_bytes")) is not None:
+            made.append(f"  {kept_back(stage.extra, kept)}.")
+    return made
+
+
+def kept_back(slot: dict[str, Any], kept: int) -> str:
+    """What the source's slot keeps back, in words."""
+    room = slot.get("wal_headroom_bytes")
+    limit = "no limit is set (max_slot_wal_keep_size)" if room is None else f"{human(max(0, room))} more may be kept"
+    return f"Slot {slot.get('slot')} keeps back {human(kept)} of the source's log; {limit}"
