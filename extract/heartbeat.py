@@ -1,0 +1,214 @@
+"""Heartbeats of an Extract: the thread that writes the seed row, and the row's way into the trail.
+
+    seed thread                     capture
+    ask the database's clock        the row comes through the log, like any other
+    write the row, commit      ==>  alone in its transaction: a block of its own, stamped with our time
+    wait FREQUENCY                  other rows beside it, or another Extract's row: dropped, it is no heartbeat
+
+Rule: the thread has a connection of its own with short timeouts, and shares nothing with capture but plain numbers and
+a queue of lines for the operator. Whatever happens to it, capture goes on; a heartbeat that is not written is missed
+downstream, and said there (trails/heartbeat.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from trails.errors import DamageError, GateError
+from trails.heartbeat import Arrivals, Beat, Stamp
+from trails.record import Op, Record, TableDef
+from trails.runtime.clock import Clock
+from trails.runtime.clockdiff import ClockWatch, compare
+from trails.runtime.heartbeattable import HeartbeatTable
+
+SEED = 1 << 30
+"""What stands for the seed table in records that are being gathered; no block's table list is so long."""
+LOOK_SECONDS = 60.0
+"""How often the clock is compared, and a table that was not there is looked for."""
+RETRY_SECONDS = 10.0
+FIRST_SECONDS = 2.0
+CLOSE_SECONDS = 1.0
+
+_ROWS = (Op.INSERT, Op.UPDATE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose heartbeats: several Extracts may capture one database."""
+
+    home_id: str
+    group: str
+
+    @property
+    def key(self) -> str:
+        """The row's key in the seed table."""
+        return f"{self.home_id}/{self.group}"
+
+
+class Seed(Protocol):
+    """The source database's end, used by one thread. Any call may raise a GateError; then it is made anew."""
+
+    def clock_us(self) -> int:
+        """The database's clock."""
+        ...
+
+    def beat(self) -> int:
+        """Write the row if it is there to be written; in how many seconds the next is due, 0 for none."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class Heart:
+    """The thread. `open_seed` connects; `warn` is called by `tell()` only, on the caller's thread."""
+
+    def __init__(
+        self, open_seed: Callable[[], Seed], clock: Clock, limit_s: float, warn: Callable[[str], None]
+    ) -> None:
+        self._open = open_seed
+        self._clock = clock
+        self._warn = warn
+        self._lines: deque[str] = deque(maxlen=20)
+        self._watch = ClockWatch("the source database's host", limit_s or 1e9, self._lines.append)
+        self._stop = threading.Event()
+        self._first = threading.Event()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far the database's clock is ahead of ours; None: not known."""
+        return self._watch.ahead_us
+
+    def start(self) -> None:
+        """Begin; wait a moment for the first look at the clock."""
+        self._thread.start()
+        self._first.wait(FIRST_SECONDS)
+
+    def tell(self) -> None:
+        """Give the operator what the thread has to say."""
+        while self._lines:
+            self._warn(self._lines.popleft())
+
+    def close(self) -> None:
+        """End. A thread that waits for the database is left alone: it ends with the process."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        seed: Seed | None = None
+        seconds = 0.0
+        while not self._stop.wait(seconds):
+            try:
+                seed = seed or self._open()
+                seconds = self._round(seed)
+                self._trouble = ""
+            except GateError as error:
+                seconds = RETRY_SECONDS
+                self._complain(error)
+                if seed is not None:
+                    seed.close()
+                seed = None
+            self._first.set()
+        if seed is not None:
+            seed.close()
+
+    def _round(self, seed: Seed) -> float:
+        found = compare(seed.clock_us, self._clock)
+        self._watch.found(found.ahead_us, found.error_us)
+        self._first.set()
+        every = seed.beat()
+        return min(float(every), LOOK_SECONDS) if every else LOOK_SECONDS
+
+    def _complain(self, error: GateError) -> None:
+        """Once for each trouble: the source's own connection tells of a database that is away."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._lines.append(f"no heartbeat was written: {error}")
+
+
+class Heartbeats:
+    """What capture knows of them: which table it is, which row is ours, and the last one that went into the trail."""
+
+    def __init__(self, table: HeartbeatTable, owner: Owner, clock: Clock, heart: Heart | None = None) -> None:
+        """Without a `heart` nobody writes the row, and the source's clock is taken for ours."""
+        self._table = table
+        self._owner = owner
+        self._clock = clock
+        self.heart = heart
+        self.arrivals = Arrivals()
+
+    def start(self) -> None:
+        """Begin to write the row."""
+        if self.heart is not None:
+            self.heart.start()
+
+    def tell(self) -> None:
+        """Give the operator what there is to say."""
+        if self.heart is not None:
+            self.heart.tell()
+
+    def close(self) -> None:
+        """End."""
+        if self.heart is not None:
+            self.heart.close()
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far the database's clock is ahead of ours; None: not known."""
+        return self.heart.ahead_us if self.heart is not None else 0
+
+    def is_seed(self, definition: TableDef) -> bool:
+        """Whether it is the seed table."""
+        return (definition.schema, definition.name) == (self._table.schema, self._table.seed)
+
+    def beat(self, definition: TableDef, rows: Sequence[Record]) -> Beat | None:
+        """The heartbeat in one transaction's records of the seed table; None if they are somebody else's."""
+        image = next((record[2] for record in reversed(rows) if record[0] in _ROWS), None)
+        if image is None:
+            return None
+        found = {column.name: _text(value) for column, value in zip(definition.columns, image, strict=True)}
+        try:
+            if found["extract_key"] != self._owner.key:
+                return None
+            since = datetime.fromisoformat(found["heartbeat_timestamp"]) - _EPOCH
+            us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            database, every = found["local_database"], int(found["frequency"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise DamageError(
+                f"table {definition.full_name}: expected a heartbeat of this release, found {error!r}",
+                hint="DELETE HEARTBEATTABLE, then ADD HEARTBEATTABLE",
+            ) from None
+        ahead = self.ahead_us
+        made = Beat(database, self._owner.home_id, us, every, None if ahead is None else -ahead)
+        return made.stamped(Stamp("EXTRACT", self._owner.group, self._clock.now_us(), 0))
+
+
+def split(records: list[Record], begin: int) -> list[Record]:
+    """Take the records of the seed table out of those from `begin` on; returns them."""
+    taken: list[Record] = []
+    kept: list[Record] = []
+    for record in records[begin:]:
+        if record[0] in (Op.INSERT, Op.UPDATE, Op.DELETE) and record[1] == SEED:
+            taken.append(record)
+        elif record[0] == Op.TRUNCATE and SEED in record[1]:
+            taken.append(record)
+            if others := tuple(table for table in record[1] if table != SEED):
+                kept.append((record[0], others, *record[2:]))
+        else:
+            kept.append(record)
+    records[begin:] = kept  # in place: a source holds on to this very list
+    return taken
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

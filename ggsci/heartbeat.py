@@ -1,0 +1,177 @@
+"""LAG, and the commands on the heartbeat tables.
+
+A figure is shown only while it is true (trails.heartbeat.judged): what is stale, or crossed clocks that were not
+compared, is UNKNOWN, with its age.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggsci import admin, view
+from ggsci.choose import chosen, facts_of
+from ggsci.facts import GroupFacts
+from ggsci.grammar import CommandError, Parsed
+from ggsci.heartbeatview import lag_lines, seconds
+from ggsci.session import Login, Session
+from trails.errors import GateError
+from trails.heartbeat import judged
+from trails.runtime import globals as globals_file
+from trails.runtime.control import ask
+from trails.runtime.heartbeattable import HeartbeatTable
+
+MOST_FREQUENCY = 7999
+_OPTIONS = (("FREQUENCY", "frequency"), ("RETENTION_TIME", "retention"), ("PURGE_FREQUENCY", "purge"))
+
+
+# --- LAG --------------------------------------------------------------------------------------------------------------
+
+
+def lag(session: Session, command: Parsed) -> Any:
+    """What each group says of its lag, and of the last heartbeat of each path."""
+    if command.has("HISTORY"):
+        return _history(session, command)
+    replies = []
+    for group in facts_of(session, chosen(session, command)):
+        reply = _asked(session, group)
+        heartbeats = [judged(entry, session.now_us()) for entry in reply.get("heartbeats") or []]
+        session.say_lines(lag_lines(heartbeats))
+        replies.append({"program": group.program, "group": group.name, **reply, "heartbeats": heartbeats})
+    return replies
+
+
+def _asked(session: Session, group: GroupFacts) -> dict[str, Any]:
+    """The answer of a running group; of any other what its checkpoint has kept, and an error."""
+    who = f"{group.program} {group.name}"
+    try:
+        if group.status not in ("RUNNING", "STARTING"):
+            raise CommandError(f"{who} is not currently running (status {group.status})")
+        session.say("", f"Sending GETLAG request to {who} ...")
+        reply = ask(session.home, group.name, "GETLAG", timeout=10)
+        if not reply.get("ok"):
+            raise CommandError(str(reply.get("error") or "the request failed"))
+    except GateError as error:
+        session.fail(str(error))
+        return {"ok": False, "error": str(error), "heartbeats": group.saved_heartbeats}
+    session.say_lines(view.lag(reply))
+    return {**reply, "pid": group.pid}
+
+
+def _history(session: Session, command: Parsed) -> Any:
+    login = session.need_login("LAG ..., HISTORY")
+    names = {group.name for group in chosen(session, command)}
+    days = admin.ask("replicat", "heartbeat_history", url=login.url, heartbeat=_table(session).text)["days"]
+    found = [day for day in days if names.intersection(day["path"].split(" ==> "))]
+    if not found:
+        raise CommandError(f"LAG, HISTORY: no heartbeat of {', '.join(sorted(names))} is in {login.database}")
+    session.say("", f"{'DATE':<12}{'MIN':<12}{'AVG':<12}{'MAX':<12}PATH", "")
+    for day in found:
+        figures = "".join(f"{_shown(day[name]):<12}" for name in ("min_s", "avg_s", "max_s"))
+        session.say(f"{day['date']:<12}{figures}{day['path']}")
+    session.say("")
+    return found
+
+
+def _shown(figure: float | None) -> str:
+    return "UNKNOWN" if figure is None else f"{figure:.2f}s"
+
+
+# --- HEARTBEATTABLE ---------------------------------------------------------------------------------------------------
+
+
+def add(session: Session, command: Parsed) -> None:
+    """Make what the database lacks."""
+    login, table = session.need_login("ADD HEARTBEATTABLE"), _table(session)
+    source = _is_source(login) and not command.has("TARGETONLY")
+    reply = admin.ask(
+        "replicat", "add_heartbeattable", url=login.url, heartbeat=table.text, target=not source, **_options(command)
+    )
+    made = reply["made"]
+    if source:
+        made += admin.ask("extract", "add_heartbeat", **_source_request(session, login, table))["made"]
+    for what in made:
+        session.say(f"Successfully created {what}.")
+    if not made:
+        session.say(f"The heartbeat tables of {table.schema} were there already.")
+    session.say(_settings_line(reply["settings"]))
+
+
+def alter(session: Session, command: Parsed) -> None:
+    """Other settings."""
+    given = _options(command)
+    if not given:
+        raise CommandError("ALTER HEARTBEATTABLE: expected an option", hint=f"Syntax: {command.command.syntax()}")
+    login = session.need_login("ALTER HEARTBEATTABLE")
+    reply = admin.ask("replicat", "alter_heartbeattable", url=login.url, heartbeat=_table(session).text, **given)
+    session.say("HEARTBEAT table altered.", _settings_line(reply["settings"]))
+
+
+def info(session: Session, _command: Parsed) -> Any:
+    """What is there, and what came last."""
+    login, table = session.need_login("INFO HEARTBEATTABLE"), _table(session)
+    found = admin.ask("replicat", "info_heartbeattable", url=login.url, heartbeat=table.text)
+    seed: dict[str, Any] = {"exists": False, "seeds": [], "unpublished": []}
+    if _is_source(login):
+        seed = admin.ask("extract", "info_heartbeat", **_source_request(session, login, table))
+    if found["settings"] is None:
+        session.say(f"There are no heartbeat tables in {login.database}; ADD HEARTBEATTABLE makes them.")
+    else:
+        session.say("", f"HEARTBEAT table {found['table']} in {login.database}", _settings_line(found["settings"]))
+        session.say_lines(_info_lines(found, seed))
+    return {
+        "database": login.database, "table": found["table"], "exists": found["exists"], "settings": found["settings"],
+        "lags": found["lags"], "seed": seed["exists"], "seeds": seed["seeds"], "unpublished": seed["unpublished"],
+    }  # fmt: skip
+
+
+def _info_lines(found: dict[str, Any], seed: dict[str, Any]) -> list[str]:
+    lines = [f"  Seed of {row['extract']}: {seconds(row['age_us'])} old" for row in seed["seeds"]]
+    if seed["exists"] and not seed["seeds"]:
+        lines.append("  No Extract has written a heartbeat yet.")
+    lines += [f"  Not published by {name}: ADD HEARTBEATTABLE again" for name in seed["unpublished"]]
+    for row in found["lags"]:
+        lines.append(f"  {row['from']}: {row['path']}, lag {_shown(row['lag_s'])}, received {_shown(row['age_s'])} ago")
+    return [*lines, ""]
+
+
+def delete(session: Session, command: Parsed) -> None:
+    """Drop all of it, after asking."""
+    login, table = session.need_login("DELETE HEARTBEATTABLE"), _table(session)
+    session.confirm(f"This drops the heartbeat tables of {table.schema} with their history. Are you sure", command)
+    gone = []
+    if _is_source(login):
+        gone += admin.ask("extract", "delete_heartbeat", **_source_request(session, login, table))["deleted"]
+    gone += admin.ask("replicat", "delete_heartbeattable", url=login.url, heartbeat=table.text)["deleted"]
+    for what in gone:
+        session.say(f"Successfully deleted {what}.")
+    if not gone:
+        session.say(f"There were no heartbeat tables in {login.database}.")
+
+
+def _is_source(login: Login) -> bool:
+    return login.program == "extract"
+
+
+def _table(session: Session) -> HeartbeatTable:
+    return HeartbeatTable.of(globals_file.read(session.home))
+
+
+def _source_request(session: Session, login: Login, table: HeartbeatTable) -> dict[str, Any]:
+    """With the publications of this home's registered groups: they are to publish the seed table."""
+    names = [str(reg.slot["publication"]) for reg in session.home.groups() if reg.slot.get("publication")]
+    return {"url": login.url, "heartbeat": table.text, "publications": names}
+
+
+def _options(command: Parsed) -> dict[str, int]:
+    given = {field: number for name, field in _OPTIONS if (number := command.number(name)) is not None}
+    if given.get("frequency", 0) > MOST_FREQUENCY:
+        raise CommandError(f"{command.command.name}: FREQUENCY: expected 0 to {MOST_FREQUENCY} seconds")
+    if any(value > 36_500 for value in given.values()):
+        raise CommandError(f"{command.command.name}: expected days up to 36500")
+    return given
+
+
+def _settings_line(settings: dict[str, int]) -> str:
+    every = f"each {settings['frequency']} s" if settings["frequency"] else "paused"
+    purge = f"purged each {settings['purge']} days" if settings["purge"] else "never purged"
+    return f"  Heartbeats {every}; history of {settings['retention']} days, {purge}."

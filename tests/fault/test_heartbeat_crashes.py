@@ -1,0 +1,158 @@
+"""Heartbeats through Extract, pump and Collector, killed at every file-system call: each of them once, in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from collector.collector import Collector
+from extract.extract import Extract
+from extract.heartbeat import Heartbeats, Owner
+from pump.feed import Feed
+from pump.heartbeat import PumpHeartbeats
+from tests.fault.test_collector_crashes import FAR, NEAR, Near
+from tests.fault.test_extract_crashes import SETTINGS
+from tests.support.beating import beat, write_beat
+from tests.support.link import Source
+from tests.support.scripted import Idle, Item, ScriptedLog, ScriptedSource
+from tests.support.trail_script import TRAIL, Tx, payload_of, transactions
+from trails.codec import decode_data
+from trails.fs import Fs
+from trails.heartbeat import beat_of
+from trails.plan import Planner
+from trails.position import START, TrailName
+from trails.reader import BlockReader
+from trails.record import Column, Op, Record, TableDef
+from trails.runtime.heartbeattable import HeartbeatTable
+from trails.testing import After, Crash, FakeClock, FaultFs
+
+pytestmark = pytest.mark.fault
+
+OWNER = Owner("home", "EXT1")
+NAMES = ("extract_key", "local_database", "heartbeat_timestamp", "frequency")
+SEED = TableDef("gg", "gg_heartbeat_seed", tuple(Column(n, "text", "text", n == NAMES[0]) for n in NAMES))
+
+
+@dataclass(frozen=True)
+class BeatTx(Tx):
+    """A heartbeat's transaction, as a source hands it over."""
+
+    rows: int = 1
+    table: TableDef = SEED
+
+    def records(self) -> list[Record]:
+        """Its one row says when: the transaction's number in seconds."""
+        image = [OWNER.key, "shop", f"1970-01-01 00:00:{self.number:02d}+00", "60"]
+        return [(Op.BEGIN, self.csn, str(self.number), self.number), (Op.INSERT, 0, image), (Op.COMMIT, 1)]
+
+
+ITEMS: list[Item] = [
+    BeatTx(1), Tx(2, 3), BeatTx(3), BeatTx(4), Tx(5, 14), Tx(6, 1), BeatTx(7), Idle(8), BeatTx(9), Tx(10, 1),
+]  # fmt: skip
+
+
+def told(fs: Fs, trail: TrailName = TRAIL) -> list[tuple[str, str]]:
+    """(CSN, path) of each heartbeat in a trail, whose time is that of its own transaction."""
+    planner = Planner(BlockReader(fs, trail))
+    found = []
+    while (unit := planner.next()) is not None:
+        if unit.is_heartbeat:
+            (block,) = unit.blocks
+            begin, made = beat_of(decode_data(block.header, payload_of(fs, trail, block))[1], "here")
+            assert (begin[1], block.header.changes, block.header.transactions) == (unit.csn, 0, 1)
+            found.append((unit.csn, made.path))
+    return found
+
+
+def run(fs: FaultFs, log: ScriptedLog) -> None:
+    """One life of an Extract, until the log is released."""
+    clock = FakeClock()
+    beats = Heartbeats(HeartbeatTable(), OWNER, clock)
+    extract = Extract.start(fs, SETTINGS, ScriptedSource(log), clock, beats)
+    for _ in range(100_000):
+        extract.step()
+        clock.sleep(0.01)
+        if log.confirmed >= log.end():
+            break
+    else:
+        raise AssertionError(f"stuck at {log.confirmed}")
+    extract.flush()
+    extract.close()
+
+
+@pytest.mark.parametrize("how", After)
+def test_an_extract_that_crashes_at_any_call(how: After) -> None:
+    """I3, I10: a heartbeat is a transaction; what is in the trail is not written again, and nothing is left out."""
+    whole = FaultFs()
+    run(whole, ScriptedLog(list(ITEMS)))
+    beats = [(f"{n:08d}", "EXT1") for n in (1, 3, 4, 7, 9)]
+    assert told(whole) == beats
+    every = transactions(whole)
+    assert [csn for csn, _ in every] == [f"{n:08d}" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10)]
+    for n in range(1, whole.calls + 1):
+        fs, log = FaultFs(crash_at=n), ScriptedLog(list(ITEMS))
+        try:
+            run(fs, log)
+        except Crash:
+            pass
+        fs.reboot(how)
+        run(fs, log)
+        assert told(fs) == beats, f"crash at call {n}"
+        assert transactions(fs) == every, f"crash at call {n}"
+
+
+def near_with_beats() -> Near:
+    """A local trail with heartbeats between small and large transactions."""
+    fs = FaultFs()
+    source = Source(fs, NEAR, max_bytes=9_000, seed=3)
+    for number in range(2):
+        source.lsn += 1
+        write_beat(source.writer, beat(number), source.lsn)
+        source.small()
+        source.large(2)
+    source.lsn += 1
+    write_beat(source.writer, beat(9), source.lsn)
+    source.sync()
+    return Near(fs)
+
+
+def session(near: Near, far: FaultFs, stamps: PumpHeartbeats) -> None:
+    """One whole session of a pump that stamps, with a Collector that syncs now and then."""
+    collector = Collector(far, FAR, "./dirdat/rt")
+    try:
+        welcome = collector.greet(near.hello())
+        trail_id = near.hello().trail_id
+        feed = Feed(near.fs, NEAR, trail_id, welcome.origin, welcome.open, None, stamps.stamp)
+        while not feed.at_end:
+            for number, outgoing in enumerate(feed.read(0.0)):
+                collector.take(outgoing.block)
+                if outgoing.beat is not None or number:
+                    collector.sync()
+        collector.sync()
+    finally:
+        collector.close()
+
+
+@pytest.mark.parametrize("how", After)
+def test_a_link_that_crashes_at_any_call(how: After) -> None:
+    """CW-02, CW-03: sent again it has another stamp and another length, and the remote trail has it once."""
+    near = near_with_beats()
+    clock = FakeClock()
+    stamps = PumpHeartbeats("PMP1", "there", clock, 2, lambda text: None)
+    probe = FaultFs()
+    session(near, probe, stamps)
+    csns = [csn for csn, _ in told(near.fs, NEAR)]
+    expected = [(csn, "EXT1 ==> PMP1") for csn in csns]
+    assert told(probe, FAR) == expected
+    for at in range(1, probe.calls + 1):
+        near.acked = START
+        far = FaultFs(crash_at=at)
+        try:
+            session(near, far, stamps)
+        except Crash:
+            pass
+        clock.sleep(100)
+        far.reboot(how)
+        session(near, far, stamps)
+        assert told(far, FAR) == expected, f"crash at call {at}"
