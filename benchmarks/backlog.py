@@ -16,7 +16,7 @@ from benchmarks.options import Run
 from benchmarks.ours import Ours, Progress, started
 from benchmarks.results import OURS, Line
 from benchmarks.workloads import Workload
-from demo.servers import processes_in
+from demo.embedded import processes_in
 
 RECV_TCP, RECV_UNIX = "pg_recvlogical, TCP", "pg_recvlogical, socket"
 NATIVE = "PostgreSQL's own"

@@ -7,7 +7,6 @@ first byte, and a wrong one is told why where it can be. Strangers end no proces
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import time
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from trails import tls, wire
 from trails.channel import Channel
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler
+from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler, address_of, crowd_of
 from trails.runtime.report import Log
 from trails.wire import Session, Side
 
@@ -99,9 +98,9 @@ class Door:
                 return
             sock.setblocking(False)
             peer = f"pump at {where[0]}:{where[1]}"
-            if self._only and _address(where[0]) != _address(self._only):
+            if self._only and address_of(where[0]) != address_of(self._only):
                 sock.close()
-                self._say(str(where[0]), f"{peer}: dropped; {self._only} asked for this Collector")
+                self._say(crowd_of(address_of(where[0])), f"{peer}: dropped; {self._only} asked for this Collector")
                 continue
             self._callers.append(_Caller(sock, peer, now + GREETING_SECONDS))
 
@@ -170,10 +169,3 @@ class Door:
         told = self._muffler.text(key, text, time.monotonic())
         if told is not None:
             self._log.warning(CODE_REFUSED, told)
-
-
-def _address(text: str) -> str:
-    """Without a zone, and as IPv4 where IPv6 only wraps it."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)

@@ -270,6 +270,5 @@ def _disk_guard(params: CollectorParams, home: Home, log: Log, stop: Stop) -> Di
     folders = [params.trail_name(home.root).folder, *diskguard.folders_of(home)]
     end = lambda error: stop.request(error=error)  # noqa: E731
     guard = DiskGuard(folders, Limits.of(read_globals(home)), log, writes_trail=True, stop=end)
-    if error := guard.check():
-        raise error
+    guard.at_start()
     return guard

@@ -23,9 +23,10 @@ import psycopg
 
 from demo import workload
 from demo.compare import compare, digests, tables_of
+from demo.embedded import ServerError
 from demo.pipeline import GROUPS, Host, Options, Pipeline, PipelineError, wait_for
 from demo.screen import Line, Screen
-from demo.servers import PostgresServer, ServerError
+from demo.servers import PostgresServer
 from demo.workload import SCHEMA, Watcher, Workload
 
 VICTIMS = ("extract", "pump", "collector", "replicat", "source manager", "target manager")

@@ -4,8 +4,7 @@
         server.sql("CREATE DATABASE shop")
         server.url("shop")                 # for TARGETDB, over TCP; url("shop", tcp=False) over the socket
 
-It reads no settings of the machine (--no-defaults), lives in one private directory, and dies with the process that
-started it, even by SIGKILL: the same guard as that of the PostgreSQL servers watches it.
+It reads no settings of the machine (--no-defaults).
 """
 
 from __future__ import annotations
@@ -14,25 +13,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from demo.servers import (
-    _GUARD,
-    ServerError,
-    _account,
-    _cache,
-    _free_port,
-    _give,
-    _new_base,
-    _run,
-    _spawn_options,
-    processes_in,
-)
+from demo.embedded import EmbeddedServer, ServerError, account, free_port, give, new_base, processes_in, run, template
 
 MISSING = "MariaDB is not installed: run make setup, or apt-get install mariadb-server (its service may stay stopped)"
 _SERVERS = ("/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd", "/usr/libexec/mariadbd")
@@ -57,36 +44,24 @@ def find_server() -> Path:
     return Path(found)
 
 
-class MariaServer:
-    """One server: made at construction, started by start() or `with`, gone after close()."""
+class MariaServer(EmbeddedServer):
+    """See EmbeddedServer."""
 
     def __init__(self, *, options: Mapping[str, object] | None = None) -> None:
         """`options` are settings above the defaults here."""
         self.program = find_server()
         self.options = _DEFAULTS | dict(options or {})
-        self.port = _free_port()
-        self.base = _new_base(None)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
-        subprocess.run(["cp", "-a", str(_template(self.program)), str(self.data)], check=True)
+        self.port = free_port()
+        self.base = new_base(None)
+        self._take_data(template(f"mariadb-{self.program.stat().st_size}", _install))
         for name in ("s", "tmp"):
             (self.base / name).mkdir(mode=0o700)
-            _give(self.base / name)
-
-    @property
-    def data(self) -> Path:
-        """The data directory."""
-        return self.base / "data"
+            give(self.base / name)
 
     @property
     def socket(self) -> Path:
         """The unix socket."""
         return self.base / "s" / "s"
-
-    @property
-    def log(self) -> Path:
-        """What the server says."""
-        return self.base / "server.log"
 
     @property
     def running(self) -> bool:
@@ -133,19 +108,11 @@ class MariaServer:
             return self
         fixed = {
             "datadir": self.data, "socket": self.socket, "port": self.port, "pid-file": self.base / "s" / "pid",
-            "tmpdir": self.base / "tmp", "user": "nobody" if _account() else None,
+            "tmpdir": self.base / "tmp", "user": "nobody" if account() else None,
         }  # fmt: skip
         settings = [f"--{name}={value}" for name, value in (fixed | self.options).items() if value is not None]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(self.program), "--no-defaults", *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **_spawn_options(),
-            )
-        self._start_guard(self._process.pid)
+        process = self._spawn(self.program, "--no-defaults", *settings)
+        self._start_guard(process.pid)
         self._wait_ready(timeout)
         return self
 
@@ -162,16 +129,6 @@ class MariaServer:
         self.kill()
         shutil.rmtree(self.base, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -181,20 +138,8 @@ class MariaServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.communicate(b"done\n", timeout=10)
+        self._dismiss_guard()
         assert not processes_in(self.data)
-
-    def _start_guard(self, pid: int) -> None:
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "guard", str(pid), str(self.data), str(self.base)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
 
     def _wait_ready(self, timeout: float) -> None:
         import pymysql
@@ -206,22 +151,12 @@ class MariaServer:
                 return
             except pymysql.MySQLError:
                 time.sleep(0.02)
-        said = self.log.read_text(errors="replace").splitlines()[-8:]
+        said = self._log_tail()
         self.kill()
-        raise ServerError("MariaDB was not ready in time:\n" + "\n".join(said))
+        raise ServerError(f"MariaDB was not ready in time:\n{said}")
 
 
-def _template(program: Path) -> Path:
-    """A fresh data directory to copy; making one takes seconds."""
-    account = _account()
-    owner = os.geteuid() if account is None else account[0]
-    with _cache() as root:
-        template = root / f"mariadb-{program.stat().st_size}-{owner}"
-        if not template.exists():
-            unfinished = Path(tempfile.mkdtemp(dir=root))
-            _give(unfinished)
-            user = ["--user=nobody"] if account else []
-            how = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-            _run(["mariadb-install-db", "--no-defaults", f"--datadir={unfinished}", *user, *how])
-            unfinished.rename(template)
-    return template
+def _install(data: Path) -> None:
+    user = ["--user=nobody"] if account() else []
+    how = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+    run(["mariadb-install-db", "--no-defaults", f"--datadir={data}", *user, *how])

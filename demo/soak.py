@@ -20,11 +20,11 @@ from pathlib import Path
 
 from demo import workload
 from demo.__main__ import VICTIMS, make_servers, prepare
+from demo.embedded import ServerError
 from demo.measure import Measures
 from demo.pipeline import Options, Pipeline, PipelineError
 from demo.proxy import Proxy
 from demo.screen import Screen
-from demo.servers import ServerError
 from demo.workload import SCHEMA, Watcher, Workload
 
 SAMPLE_SECONDS = 3.0

@@ -1,9 +1,9 @@
 """`python -P -m extract.admin`: what ggsci asks of a source database. One JSON request on stdin, one JSON reply on
 stdout.
 
-A process of its own, because ggsci imports no driver. Verbs: dblogin, register, unregister, and add_, info_ and
-delete_ of trandata and ddlcapture. Replies are {"ok": true, ...} or {"ok": false, "error": text}; the exit code is 0
-either way, as the reply says it all.
+A process of its own, because ggsci imports no driver. Verbs: check_params, slot, dblogin, list_tables, register,
+unregister, and add_, info_ and delete_ of trandata, ddlcapture and heartbeat. Replies are {"ok": true, ...} or
+{"ok": false, "error": text}; the exit code is 0 either way, as the reply says it all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from extract.sources import pgcheck, pgddl
+from extract.sources import pgcheck, pgddl, pgheart
 from extract.sources.pgdriver import Session, SqlError
 from extract.sources.pgoutput import quoted
 from trails.errors import GateError, OperatorError
+from trails.runtime.credentials import hide_url
+from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.masking import mask
 from trails.runtime.params import Pattern
 
 Request = dict[str, Any]
@@ -90,7 +93,8 @@ def register(session: Session, request: Request) -> Reply:
     """Make publication and slot, in this order: the server looks a publication up as of each change."""
     name = f"tg_{request['home_id'][:8]}_{request['group']}".lower()
     _ready(session, name)
-    publish = _publication(session, name, [Pattern(text) for text in request.get("tables") or ()])
+    patterns = [Pattern(text) for text in request.get("tables") or ()]
+    publish = _publication(session, name, patterns)
     session.query(publish)
     try:
         _, lsn = session.one(
@@ -214,6 +218,15 @@ def _tables(session: Session) -> list[Table]:
     ]
 
 
+def list_tables(session: Session, request: Request) -> Reply:
+    """The tables that can be captured, by name."""
+    try:
+        pattern = Pattern(request["pattern"])
+    except ValueError as error:
+        raise OperatorError(f"table {request['pattern']!r}: expected {error}") from None
+    return {"tables": [t.full_name for t in _tables(session) if pattern.matches(t.schema, t.name)]}
+
+
 def add_ddlcapture(session: Session, request: Request) -> Reply:  # noqa: ARG001  -- all verbs look alike
     """Install the event trigger; where it is there already, make it as new."""
     renewed = pgddl.install(session)
@@ -241,8 +254,47 @@ def delete_ddlcapture(session: Session, request: Request) -> Reply:  # noqa: ARG
     return {"deleted": pgddl.uninstall(session)}
 
 
+def check_params(request: Request) -> Reply:
+    """What START would find out about a group's parameter file."""
+    from extract.checking import check_group
+    from trails.runtime.home import Home
+
+    return check_group(Home.at(str(request["home"])), str(request["group"]), str(request.get("path") or "")).to_reply()
+
+
+def slot(request: Request) -> Reply:
+    """What a group's slot keeps back, and whether it still holds."""
+    from extract.slots import of_group
+    from trails.runtime.home import Home
+
+    return of_group(Home.at(str(request["home"])), str(request["group"]))
+
+
+GROUP_VERBS: dict[str, Callable[[Request], Reply]] = {"check_params": check_params, "slot": slot}
+
+
+def add_heartbeat(session: Session, request: Request) -> Reply:
+    """Make the heartbeat's seed table, and have the groups' publications publish it."""
+    return {"made": pgheart.add(session, _heartbeat(request), request["publications"])}
+
+
+def info_heartbeat(session: Session, request: Request) -> Reply:
+    """The seed table, its rows, and the publications that lack it."""
+    return pgheart.info(session, _heartbeat(request), request["publications"])
+
+
+def delete_heartbeat(session: Session, request: Request) -> Reply:
+    """Drop the seed table."""
+    return {"deleted": pgheart.delete(session, _heartbeat(request))}
+
+
+def _heartbeat(request: Request) -> HeartbeatTable:
+    return HeartbeatTable.parse(str(request["heartbeat"]))
+
+
 VERBS: dict[str, Callable[[Session, Request], Reply]] = {
     "dblogin": dblogin,
+    "list_tables": list_tables,
     "register": register,
     "unregister": unregister,
     "add_trandata": add_trandata,
@@ -251,12 +303,18 @@ VERBS: dict[str, Callable[[Session, Request], Reply]] = {
     "add_ddlcapture": add_ddlcapture,
     "info_ddlcapture": info_ddlcapture,
     "delete_ddlcapture": delete_ddlcapture,
+    "add_heartbeat": add_heartbeat,
+    "info_heartbeat": info_heartbeat,
+    "delete_heartbeat": delete_heartbeat,
 }
 
 
 def answer(request: Request) -> Reply:
     """The reply to one request; every expected error becomes a reply."""
+    hide_url(str(request.get("url", "")))
     try:
+        if by_group := GROUP_VERBS.get(str(request.get("verb"))):  # the URL is in the group's file
+            return {"ok": True, **by_group(request)}
         do = VERBS.get(str(request.get("verb")))
         if do is None:
             raise OperatorError(f"unknown request {request.get('verb')!r}; expected one of {', '.join(VERBS)}")
@@ -269,9 +327,9 @@ def answer(request: Request) -> Reply:
         return {"ok": False, "error": f"the request {request.get('verb')} lacks {error}"}
     except SqlError as error:
         hint = " Log in as the table's owner or a superuser" if error.state == "42501" and not error.hint else ""
-        return {"ok": False, "error": f"{error}{hint}"}
+        return {"ok": False, "error": mask(f"{error}{hint}")}
     except GateError as error:
-        return {"ok": False, "error": str(error)}
+        return {"ok": False, "error": mask(str(error))}
 
 
 def main() -> int:

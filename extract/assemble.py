@@ -12,6 +12,9 @@ between them would open with the newer only. A transaction without a captured ch
 
 A DDL record gets a block of its own, cut off before and after: it waits alone, with the transaction's begin if it is
 the first, until what follows says whether the commit goes with it.
+
+Rows of the heartbeat's seed table never stay among the others: alone in their transaction they become a heartbeat's
+block, else they are dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
+from extract.heartbeat import SEED, Heartbeats, split
 from trails.columns import Projection
 from trails.ddl import DdlChange
 from trails.format import Indicator
+from trails.heartbeat import Beat, block_records
 from trails.position import Position
 from trails.record import Op, Record, TableDef
 
@@ -67,6 +72,7 @@ class Output(Protocol):
         csn: str,
         time_us: int,
         ddl: bool = False,
+        heartbeat: bool = False,
     ) -> None:
         """See TrailWriter."""
         ...
@@ -89,6 +95,7 @@ class Assembler:
         count: Count | None = None,
         project: Project | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
         """`origin` and `csn` are those of the trail's last complete transaction; `count` is told what went out.
 
@@ -98,6 +105,8 @@ class Assembler:
         self.cache: dict[Any, Any] = {}
         self.time_us = 0
         """Commit time of the last transaction handed over, or the time at which the source said it was idle."""
+        self.operations = self.transactions = self.bytes_in = 0
+        """Put out and taken in since the start."""
         self._output = output
         self._block_bytes = block_bytes
         self._count = count
@@ -119,6 +128,8 @@ class Assembler:
         self._csn = self._written_csn = csn
         self._commit_us = 0
         self._now_us = now_us
+        self._heartbeats = heartbeats
+        self._seed: TableDef | None = None  # the seed table, if the open transaction may have rows of it
 
     @property
     def origin(self) -> Position:
@@ -129,6 +140,11 @@ class Assembler:
     def in_transaction(self) -> int | None:
         """Changes of the open transaction so far; None if there is none."""
         return self._open_changes() if self._is_open else None
+
+    @property
+    def open_transaction(self) -> tuple[str, str] | None:
+        """(CSN, transaction id) of the open transaction; None if there is none."""
+        return (str(self._begun[1]), str(self._begun[2])) if self._is_open else None
 
     @property
     def has_whole(self) -> bool:
@@ -144,6 +160,9 @@ class Assembler:
 
     def table(self, definition: TableDef) -> int:
         """The index of a table in the block that is being gathered."""
+        if self._heartbeats is not None and self._heartbeats.is_seed(definition):
+            self._seed = definition
+            return SEED
         if self._ddl is not None:
             self._put_out_part()
         name = (definition.schema, definition.name)
@@ -186,9 +205,12 @@ class Assembler:
     def commit(self, origin: Position, csn: str, commit_us: int) -> None:
         """The transaction ends."""
         self._reached, self.time_us, self._is_open = origin, commit_us, False
+        beat = self._drop_seeds()
         changes = self._open_changes()
         if not changes:
             del self.records[self._open_at :]
+            if beat is not None:
+                self._put_out_beat(beat, origin, csn, commit_us)
             return
         self.records.append((_COMMIT, changes))
         self._origin, self._csn, self._commit_us = origin, csn, commit_us
@@ -205,6 +227,7 @@ class Assembler:
     def grew(self, size: int) -> None:
         """So many bytes were gathered since the last call."""
         self._size += size
+        self.bytes_in += size
         if not self._is_open:
             return
         self._open_size += size
@@ -226,6 +249,9 @@ class Assembler:
             return
         del self.records[self._open_at :]
         self._size -= self._open_size
+        if self._seed is not None:  # the next such row is to be told by table() again
+            self._seed = None
+            self.cache.clear()
         self._is_open, self._open_size, self._streamed, self._ddl = False, 0, 0, None
         if self._began:
             self._began = False
@@ -247,7 +273,10 @@ class Assembler:
 
     def _put_out_part(self) -> None:
         """Put out what there is of the open transaction."""
+        self._drop_seeds()
         changes = self._open_changes()
+        if not changes:
+            return
         indicator = Indicator.MIDDLE if self._began else Indicator.BEGIN
         self._began = True
         self._put_out(indicator, len(self.records))
@@ -263,17 +292,20 @@ class Assembler:
         if complete:
             self._written, self._written_csn = self._origin, self._csn
         self._output.define(self._tables)
+        changes = self._tally(records)
         self._output.append_data(
             indicator,
             [definition.id for definition in self._tables],
             records,
-            changes=self._tally(records),
+            changes=changes,
             transactions=self._transactions,
             origin=self._written,
             csn=self._written_csn,
             time_us=self._commit_us if complete else self._now_us(),
             ddl=self._ddl is not None,
         )
+        self.operations += changes
+        self.transactions += self._transactions
         self._ddl = None
         # In place: a source holds on to this very list.
         del self.records[:end]
@@ -282,6 +314,26 @@ class Assembler:
         self._size = self._open_size
         if all_of_it:
             self._forget_tables()
+
+    def _drop_seeds(self) -> Beat | None:
+        """Take rows of the seed table out of the open transaction; the heartbeat that they are by themselves."""
+        if self._seed is None or self._heartbeats is None:
+            return None
+        seed, self._seed = self._seed, None
+        self.cache.clear()  # so that the next such row is told by table() again
+        return self._heartbeats.beat(seed, split(self.records, self._open_at))
+
+    def _put_out_beat(self, beat: Beat, origin: Position, csn: str, commit_us: int) -> None:
+        """A heartbeat's transaction as a block of its own; it waits for nobody, and nobody for it."""
+        self.cut()
+        self._origin, self._csn, self._commit_us = origin, csn, commit_us
+        self._written, self._written_csn = origin, csn
+        self._output.append_data(
+            Indicator.WHOLE, [], block_records(beat, self._begun), changes=0, transactions=1, origin=origin, csn=csn,
+            time_us=commit_us, heartbeat=True,
+        )  # fmt: skip
+        assert self._heartbeats is not None
+        self._heartbeats.arrivals.met(beat)
 
     def _projected(self, records: Sequence[Record]) -> list[Record]:
         """The block's records, those of tables with options as the trail gets them."""

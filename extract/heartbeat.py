@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from trails.errors import DamageError, GateError
+from trails.errors import GateError
 from trails.heartbeat import Arrivals, Beat, Stamp
 from trails.record import Op, Record, TableDef
 from trails.runtime.clock import Clock
 from trails.runtime.clockdiff import ClockWatch, compare
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.heartbeattable import MOST_FREQUENCY, HeartbeatTable
 
 SEED = 1 << 30
 """What stands for the seed table in records that are being gathered; no block's table list is so long."""
@@ -58,8 +58,12 @@ class Seed(Protocol):
         """The database's clock."""
         ...
 
-    def beat(self) -> int:
-        """Write the row if it is there to be written; in how many seconds the next is due, 0 for none."""
+    def frequency(self) -> int | None:
+        """Seconds between heartbeats, 0 while they are paused; None where there are no tables for them."""
+        ...
+
+    def beat(self, every: int) -> None:
+        """Write the row; the next is due in `every` seconds, 0 for none."""
         ...
 
     def close(self) -> None:
@@ -81,6 +85,8 @@ class Heart:
         self._stop = threading.Event()
         self._first = threading.Event()
         self._trouble = ""
+        self._written = float("-inf")
+        self._every = 0  # what the row says that was written last
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     @property
@@ -126,14 +132,29 @@ class Heart:
         found = compare(seed.clock_us, self._clock)
         self._watch.found(found.ahead_us, found.error_us)
         self._first.set()
-        every = seed.beat()
-        return min(float(every), LOOK_SECONDS) if every else LOOK_SECONDS
+        return self._beat(seed)
+
+    def _beat(self, seed: Seed) -> float:
+        """Write the row if it is due, or says no more what is so; in how many seconds to look again."""
+        every = seed.frequency()
+        if every is None:
+            return LOOK_SECONDS
+        now = self._clock.monotonic()
+        # The one that says that they are paused goes out once: so nobody downstream waits for the next.
+        if now >= self._written + every if every else self._every:
+            seed.beat(every)
+            self._written, self._every = now, every
+        return min(self._written + every - now, LOOK_SECONDS) if every else LOOK_SECONDS
+
+    def say(self, line: str) -> None:
+        """Have `tell` give it to the operator."""
+        self._lines.append(line)
 
     def _complain(self, error: GateError) -> None:
         """Once for each trouble: the source's own connection tells of a database that is away."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            self._lines.append(f"no heartbeat was written: {error}")
+            self.say(f"no heartbeat was written: {error}")
 
 
 class Heartbeats:
@@ -146,6 +167,7 @@ class Heartbeats:
         self._clock = clock
         self.heart = heart
         self.arrivals = Arrivals()
+        self._refused = False
 
     def start(self) -> None:
         """Begin to write the row."""
@@ -172,7 +194,10 @@ class Heartbeats:
         return (definition.schema, definition.name) == (self._table.schema, self._table.seed)
 
     def beat(self, definition: TableDef, rows: Sequence[Record]) -> Beat | None:
-        """The heartbeat in one transaction's records of the seed table; None if they are somebody else's."""
+        """The heartbeat in one transaction's records of the seed table; None if they are somebody else's, or nonsense.
+
+        Whoever may write the table can write anything: it is told once, and never ends capture.
+        """
         image = next((record[2] for record in reversed(rows) if record[0] in _ROWS), None)
         if image is None:
             return None
@@ -183,14 +208,22 @@ class Heartbeats:
             since = datetime.fromisoformat(found["heartbeat_timestamp"]) - _EPOCH
             us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
             database, every = found["local_database"], int(found["frequency"])
-        except (KeyError, ValueError, TypeError) as error:
-            raise DamageError(
-                f"table {definition.full_name}: expected a heartbeat of this release, found {error!r}",
-                hint="DELETE HEARTBEATTABLE, then ADD HEARTBEATTABLE",
-            ) from None
+            if not 0 <= every <= MOST_FREQUENCY:
+                raise ValueError(f"frequency {every}")
+        except (KeyError, ValueError) as error:
+            self._refuse(definition, error)
+            return None
         ahead = self.ahead_us
         made = Beat(database, self._owner.home_id, us, every, None if ahead is None else -ahead)
         return made.stamped(Stamp("EXTRACT", self._owner.group, self._clock.now_us(), 0))
+
+    def _refuse(self, definition: TableDef, error: Exception) -> None:
+        if self.heart is not None and not self._refused:
+            self._refused = True
+            self.heart.say(
+                f"table {definition.full_name}: expected a heartbeat of this release, found {error!r:.200}; such rows "
+                "are dropped. Has somebody else written it? Else DELETE HEARTBEATTABLE, then ADD HEARTBEATTABLE"
+            )
 
 
 def split(records: list[Record], begin: int) -> list[Record]:

@@ -3,21 +3,27 @@
 The server sends a transaction once it is committed, but keeps its log from the begin of the oldest one that is still
 open: one that somebody forgot to end keeps all log since then, and a slot that keeps too much log is given up by the
 server. So a long one is warned of, again each time it has been open for as long once more, until it is gone.
+
+Rule: a look never holds up capturing. Each is made on a thread of its own, one at a time; warnings come from the main
+loop once it is over, and SHOWTRANS alone waits for it, ANSWER_SECONDS at most.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from trails.errors import GateError, OperatorError
+from trails.errors import AwayError, OperatorError
 from trails.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from trails.runtime.params import Statement
 
+ANSWER_SECONDS = 3.0
 SHAPE = "duration [, CHECKINTERVAL duration]"
 _DURATION = re.compile(r"(\d{1,9})([smhd])\Z", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -88,16 +94,18 @@ def long_setting(statement: Statement) -> LongSetting:
 
 
 class LongTransactions:
-    """Looks now and then; `outstanding` asks the source, `warn` tells the operator."""
+    """Looks now and then; `outstanding` asks the source, `warn` tells the operator a text with its fields."""
 
     def __init__(
-        self, outstanding: Callable[[], Outstanding], warn: Callable[[str], None], clock: Clock, setting: LongSetting
+        self, outstanding: Callable[[], Outstanding], warn: Callable[..., None], clock: Clock, setting: LongSetting
     ) -> None:
         self._outstanding = outstanding
         self._warn = warn
         self._clock = clock
         self._setting = setting
         self._due = clock.monotonic() + setting.every
+        self.under_way: Future[Outstanding] | None = None
+        """The look that is being made, or has not been judged yet."""
         self._told: dict[str, int] = {}  # by xid, how long it was open when last warned of
         self._blind = False
         self._masked = False  # times are hidden from us, and that was told
@@ -116,18 +124,34 @@ class LongTransactions:
         return asdict(self._setting)
 
     def look(self, now: float) -> None:
-        """Warn of what has been open for too long, if it is time to look."""
-        if now < self._due or not self._setting.after:
-            return
-        self._due = now + self._setting.every
-        try:
-            found = self._outstanding()
-        except GateError as error:
+        """Begin a look if it is time; warn of what one that is over has found open for too long."""
+        if self._setting.after and now >= self._due:
+            self._due = now + self._setting.every
+            self._begin()
+        self._take()
+
+    def _take(self) -> None:
+        """Judge a look that is over."""
+        if self.under_way is not None and self.under_way.done():
+            done, self.under_way = self.under_way, None
+            if self._setting.after:
+                self._judge_all(done)
+
+    def _begin(self) -> Future[Outstanding]:
+        """The look that is under way, or a new one."""
+        self._take()
+        if self.under_way is None:
+            self.under_way = Future()
+            Thread(target=_ask, args=(self.under_way, self._outstanding), name="open transactions", daemon=True).start()
+        return self.under_way
+
+    def _judge_all(self, done: Future[Outstanding]) -> None:
+        if error := done.exception():
             if not self._blind:  # a lost connection is told, and waited for, where changes are read
                 self._warn(f"Open transactions of the source can't be looked at: {error}")
             self._blind = True
             return
-        self._blind = False
+        self._blind, found = False, done.result()
         if any(t.age_us is None for t in found.transactions) and not self._masked:
             self._masked = True
             self._warn(
@@ -143,11 +167,21 @@ class LongTransactions:
         if age < self._setting.after + self._told.get(transaction.xid, 0):
             return
         self._told[transaction.xid] = age
-        self._warn(f"Long Running Transaction: {_described(transaction, age)}.{_consequence(transaction, found)}")
+        self._warn(
+            f"Long Running Transaction: {_described(transaction, age)}.{_consequence(transaction, found)}",
+            slot=found.slot, kept_bytes=found.kept_bytes, **asdict(transaction),
+        )  # fmt: skip
 
     def reply(self, args: dict[str, Any], own: OpenTransaction | None) -> dict[str, Any]:
         """SHOWTRANS: `count`, `seconds` and `xid` choose; `own` is the one that is being received."""
-        found = self._outstanding()
+        try:
+            found = self._begin().result(ANSWER_SECONDS)
+        except TimeoutError:
+            raise AwayError(
+                f"the source database did not say within {ANSWER_SECONDS:g} seconds what is open", hint="Try again"
+            ) from None
+        finally:
+            self._take()
         chosen = [*([own] if own else []), *found.transactions]
         if xid := str(args.get("xid") or ""):
             chosen = [t for t in chosen if t.xid == xid]
@@ -157,6 +191,13 @@ class LongTransactions:
             chosen = chosen[:count]
         kept = {"slot": found.slot, "restart": found.restart, "kept_bytes": found.kept_bytes}
         return {**kept, "transactions": [asdict(t) for t in chosen]}
+
+
+def _ask(answer: Future[Outstanding], outstanding: Callable[[], Outstanding]) -> None:
+    try:
+        answer.set_result(outstanding())
+    except Exception as error:  # noqa: BLE001  -- whoever takes the answer gets it; it must not end the capture
+        answer.set_exception(error)
 
 
 def _described(transaction: OpenTransaction, age: int) -> str:

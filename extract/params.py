@@ -6,14 +6,17 @@ Keyword table and the frozen value they become. Imports no driver: ggsci checks 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from extract.longtrans import SHAPE, LongSetting, long_setting
 from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
-from trails.runtime import ddlparams
+from trails.runtime import crypting, ddlparams
+from trails.runtime.credentials import Database, database
 from trails.runtime.ddlparams import DdlRules
+from trails.runtime.diskguard import Bound, parse_bound
+from trails.runtime.home import Home
 from trails.runtime.params import (
-    COMMON,
     Keyword,
     ParamErrors,
     Statement,
@@ -25,6 +28,7 @@ from trails.runtime.params import (
     text,
     word,
 )
+from trails.runtime.reportparams import ROLLOVER, SHARED
 from trails.runtime.tableparams import COLUMN_HELP, EXTRACT_SHAPE, TableRules, extract_clauses, patterns
 
 _SCHEMES = ("postgresql://", "postgres://")
@@ -49,16 +53,17 @@ def _trail(statement: Statement) -> str:
     return path
 
 
-KEYWORDS = COMMON | table(
+KEYWORDS = SHARED | table(
+    ROLLOVER,
     Keyword(
         "EXTRACT", "group", "Names the group; the first parameter of the file.", "EXTRACT ext1", group, required=True
     ),
     Keyword(
         "SOURCEDB",
-        "url",
-        "The source database.",
-        "SOURCEDB postgresql://gate:secret@db.example:5432/shop",
-        _url,
+        "url [, USERIDALIAS alias [DOMAIN domain]]",
+        "The source database. USERIDALIAS: user and password are those of this alias in the credential store.",
+        "SOURCEDB postgresql://db.example:5432/shop, USERIDALIAS capture",
+        database(_url),
         required=True,
     ),
     Keyword(
@@ -69,6 +74,7 @@ KEYWORDS = COMMON | table(
         _trail,
         required=True,
     ),
+    crypting.keyword("Encrypt the trail's files from this start on"),
     Keyword(
         "TABLE",
         EXTRACT_SHAPE,
@@ -132,6 +138,29 @@ KEYWORDS = COMMON | table(
         "RECONNECTSECS 600",
         number(0, 86400),
     ),
+    Keyword(
+        "WARNLONGTRANS",
+        SHAPE,
+        "Warn of transactions that are open in the source for so long, as they make it keep all log since they began; "
+        "1h if not given, 0s is never. CHECKINTERVAL: how often to look; 5m if not given. Durations: 30s, 10m, 2h, 1d.",
+        "WARNLONGTRANS 30m, CHECKINTERVAL 1m",
+        long_setting,
+    ),
+    Keyword(
+        "WALWARN",
+        "{n[K | M | G | T] | n%}",
+        "Warn once the slot keeps back so much of the source's log, in bytes or as a share of the server's "
+        "max_slot_wal_keep_size; 0 is never. If not given 10G, or 50% where that is less.",
+        "WALWARN 20G",
+        parse_bound,
+    ),
+    Keyword(
+        "WALCRITICAL",
+        "{n[K | M | G | T] | n%}",
+        "The same, for when somebody must act. If not given 50G, or 80% where that is less.",
+        "WALCRITICAL 90%",
+        parse_bound,
+    ),
 )
 
 
@@ -147,6 +176,11 @@ class ExtractParams:
     block_bytes: int = 1 << 20
     reconnect_seconds: float = 60.0
     ddl: DdlRules | None = None
+    long: LongSetting = field(default_factory=LongSetting)
+    wal_warn: Bound | None = None
+    wal_critical: Bound | None = None
+    encrypt: bool = False
+    database: Database = field(default_factory=Database)
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
@@ -154,14 +188,23 @@ class ExtractParams:
         values = check(statements, KEYWORDS, "Extract", first="EXTRACT")
         return cls(
             values.one("EXTRACT"),
-            values.one("SOURCEDB"),
+            values.one("SOURCEDB").url,
             values.one("EXTTRAIL"),
             TableRules.of(values, befores=_with_befores(statements)),
             values.one("FLUSHCSECS", 10) / 100,
             values.one("BLOCKSIZE", 1024) << 10,
             float(values.one("RECONNECTSECS", 3600)),
             values.one("DDL"),
+            values.one("WARNLONGTRANS", LongSetting()),
+            values.one("WALWARN"),
+            values.one("WALCRITICAL"),
+            values.has("ENCRYPTTRAIL"),
+            values.one("SOURCEDB"),
         )
+
+    def resolved(self, home: Home) -> ExtractParams:
+        """With the URL to connect with: USERIDALIAS looked up. Raises OperatorError if the alias is not there."""
+        return replace(self, url=self.database.login(home))
 
     def captures(self, schema: str, name: str) -> bool:
         """Whether the rules capture this table."""

@@ -15,7 +15,10 @@ from trails.runtime.home import Home
 
 
 def of_group(home: Home, group: str) -> dict[str, Any]:
-    """The slot's facts as METRICS has them; `level` 0 to 2 and `text`, or `lost`, by the group's own limits."""
+    """The slot's facts as METRICS has them; `level` 0 to 2 and `text`, or `lost`, by the group's own limits.
+
+    A slot that is not there any more is as lost as one that the server gave up.
+    """
     slot = registration.load(home, group).slot.get("slot")
     if not slot:
         raise OperatorError(f"group {group} has no replication slot", hint=f"DBLOGIN, then REGISTER EXTRACT {group}")
@@ -24,6 +27,8 @@ def of_group(home: Home, group: str) -> dict[str, Any]:
     session = Session(params.url, f"trailgate {group} slot")
     try:
         facts = pgguard.look(session, slot)
+    except pgguard.NoSlotError as error:
+        return {"slot": slot, "wal_status": "missing", "level": 0, "text": "", "lost": str(error)}
     finally:
         session.close()
     at = 0 if facts.lost else pgguard.level(facts, limits)

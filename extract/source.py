@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from extract.longtrans import Outstanding
 from trails.checkpoint import Place
 from trails.ddl import DdlChange
 from trails.position import Position
@@ -128,6 +129,21 @@ class Source(Protocol):
 
     def place(self, origin: Position, time_us: int | None) -> Place:
         """An origin in the source's own terms."""
+        ...
+
+    def measures(self) -> dict[str, Any]:
+        """For METRICS: `backlog_bytes` of log that is not read yet, if known; and what only this source knows."""
+        ...
+
+    def about(self) -> list[str]:
+        """For the report, after `identify`: the database's version and character set."""
+        ...
+
+    def outstanding(self) -> Outstanding:
+        """Transactions that are open in the database, for SHOWTRANS. Asked by a thread of its own, whatever else runs.
+
+        Raises AwayError or OperatorError.
+        """
         ...
 
     def close(self) -> None:

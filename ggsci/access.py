@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trails.runtime import params
+from trails.runtime.limits import Address
 from trails.runtime.params import Statement
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DEFAULT_PRIORITY = 99
@@ -73,16 +73,12 @@ def _network(statement: Statement, text: str) -> Network | None:
             raise statement.error("stars only at the end, such as 10.1.*", text)
         text = f"{'.'.join(known + ['0'] * (4 - len(known)))}/{8 * len(known)}"
     try:
-        return ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text)
+        mapped = network.network_address.ipv4_mapped if isinstance(network, ipaddress.IPv6Network) else None
+        # Peers are seen without that wrapping: a rule that keeps it would match nobody.
+        return network if mapped is None else ipaddress.IPv4Network((int(mapped), network.prefixlen - 96))
     except ValueError as error:
         raise statement.error(f"IPADDR address, 10.1.*, 10.1.0.0/16 or *: {error}", text) from None
-
-
-def address_of(text: str) -> Address:
-    """A peer's address as rules see it: without a zone, and IPv4 where IPv6 only wraps it."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
 
 
 def why_denied(rules: Sequence[AccessRule], address: Address) -> str:

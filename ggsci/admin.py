@@ -20,17 +20,18 @@ TIMEOUT_S = 120.0
 # Tests put a program of their own here.
 COMMANDS: dict[str, list[str]] = {
     "extract": [sys.executable, "-P", "-m", "extract.admin"],
+    "pump": [sys.executable, "-P", "-m", "pump.admin"],
     "replicat": [sys.executable, "-P", "-m", "replicat.admin"],
 }
 
 
-def ask(program: str, verb: str, **request: Any) -> dict[str, Any]:
-    """Have `extract.admin` or `replicat.admin` do one thing. Raises OperatorError with what it says went wrong."""
-    body = json.dumps({"verb": verb, **request}).encode()
+def ask(program: str, verb: str, *, seconds: float | None = None, **request: Any) -> dict[str, Any]:
+    """Have the program `extract.admin`, `pump.admin` or `replicat.admin` do one thing. Raises OperatorError with what it says went wrong."""
+    body, limit = json.dumps({"verb": verb, **request}).encode(), TIMEOUT_S if seconds is None else seconds
     try:
-        done = subprocess.run(COMMANDS[program], input=body, capture_output=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(COMMANDS[program], input=body, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        raise AwayError(f"{verb}: no answer from the database within {TIMEOUT_S:.0f} s") from None
+        raise AwayError(f"{verb}: no answer from the database within {limit:.0f} s") from None
     except OSError as error:
         raise OperatorError(f"{program}.admin can't be run: {error.strerror}") from None
     reply = _reply(done.stdout)

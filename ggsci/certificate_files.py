@@ -229,6 +229,19 @@ def issue(ca: Folder, target: Folder, subject: str, names: Sequence[str], days: 
     target.write(tls.CERTIFICATE, _certificate_bytes(made))
 
 
+def refuse_foreign(ca: Folder, target: Folder) -> None:
+    """Raise OperatorError unless the CA made the certificate: a renewal takes key and names from it, unseen."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        target.certificate(tls.CERTIFICATE).verify_directly_issued_by(ca.certificate(tls.CA))
+    except (InvalidSignature, ValueError, TypeError):
+        raise OperatorError(
+            f"{target.file(tls.CERTIFICATE)} is not of the CA in {ca.path}",
+            hint="Renew it where it was made; for a certificate of this CA, remove the folder's files and CREATE one",
+        ) from None
+
+
 def _sign(
     subject: str, public: Any, issuer: str, key: EllipticCurvePrivateKey, days: int, names: Sequence[str] | None
 ) -> x509.Certificate:

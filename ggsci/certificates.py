@@ -45,6 +45,7 @@ def renew(session: Session, command: Parsed) -> None:
     if not own.has(tls.CA):
         raise CommandError(f"{own.file(tls.CA)} is missing", hint="CREATE CERTIFICATES makes a CA")
     given = _hosts(command)
+    files.refuse_foreign(own, target)
     files.ensure_ca(own, session.home.id, _days(command))
     hosts = given or list(files.names_of(target.certificate(tls.CERTIFICATE)))
     _issue(session, command, own, target, hosts)

@@ -15,7 +15,8 @@ from ggsci.grammar import Parsed
 from ggsci.groups import group_key
 from ggsci.session import Session
 from trails.checkpoint import forget_runs
-from trails.errors import GateError
+from trails.errors import GateError, OperatorError
+from trails.runtime.home import group_name
 
 
 def cleanup(session: Session, command: Parsed) -> None:
@@ -62,11 +63,24 @@ def cleanup_checkpointtable(session: Session, command: Parsed) -> Any:
     if gone:
         what = f"the row{'s' if len(gone) > 1 else ''} of REPLICAT {', '.join(gone)}"
         session.confirm(f"This removes {what} from {table}. Are you sure", command)
-    for name in gone:
-        admin.ask("replicat", "delete_row", url=login.url, table=table, group=name, group_key=group_key(home, name))
-        session.say(f"Removed the row of REPLICAT {name} from {table}.")
+    removed = [name for name in gone if _remove_row(session, table, name)]
     if not gone:
         session.say(f"{table} has no row of a group that this home has no more.")
     if others:
         session.say(f"{others} row{'s' if others > 1 else ''} of other homes' groups stay.")
-    return {"table": table, "removed": gone, "others": others}
+    return {"table": table, "removed": removed, "others": others}
+
+
+def _remove_row(session: Session, table: str, name: str) -> bool:
+    """Unless the group was added again while we asked: it may go on from that row already."""
+    home, login = session.home, session.need_login("CLEANUP CHECKPOINTTABLE")
+    try:
+        with locked(home, group_name(name), "CLEANUP CHECKPOINTTABLE"):
+            if home.fs.exists(home.registration(name)):
+                raise OperatorError(f"REPLICAT {name} was added again meanwhile: its row stays")
+            admin.ask("replicat", "delete_row", url=login.url, table=table, group=name, group_key=group_key(home, name))
+    except GateError as error:
+        session.fail(str(error))
+        return False
+    session.say(f"Removed the row of REPLICAT {name} from {table}.")
+    return True

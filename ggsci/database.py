@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 from dataclasses import replace
@@ -26,22 +25,27 @@ def dblogin(session: Session, command: Parsed) -> None:
     """Check the login by using it once, and keep it for the session."""
     url = _url(session, command)
     session.login = None
-    reply = admin.ask("replicat" if command.has("TARGETDB") else "extract", "dblogin", url=url)
-    session.login = Login(url, str(reply.get("user", "")), str(reply.get("database", "")))
+    program = "replicat" if command.has("TARGETDB") else "extract"
+    reply = admin.ask(program, "dblogin", url=url)
+    user, database, server = (str(reply.get(name, "")) for name in ("user", "database", "server"))
+    session.login = Login(url, user, database, server, program)
     session.say("Successfully logged into database.")
 
 
 def _url(session: Session, command: Parsed) -> str:
     """The URL from SOURCEDB, USERID and PASSWORD in any of their mixtures."""
     url = command.text("SOURCEDB") or command.text("TARGETDB")
-    user, password = command.text("USERID"), command.text("PASSWORD")
+    user, password = _who(session, command)
     if not url:
-        if not user:
-            raise CommandError(
-                "DBLOGIN: expected SOURCEDB url or USERID user", hint=f"Syntax: {command.command.syntax()}"
-            )
         user, _, where = user.partition("@")
+        if not (user and (where or command.has("USERID"))):
+            raise CommandError(
+                "DBLOGIN: expected SOURCEDB url, USERID user, or USERIDALIAS of a user@host:port/database",
+                hint=f"Syntax: {command.command.syntax()}",
+            )
         url = f"postgresql://{where}"
+    elif command.has("USERIDALIAS"):
+        user = user.partition("@")[0]
     parts = urlsplit(url)
     if command.has("TARGETDB") and url.startswith(_SQLITE):
         # Another program opens it, from whatever folder: a path in the home becomes an absolute one.
@@ -56,11 +60,25 @@ def _url(session: Session, command: Parsed) -> str:
     user = user or unquote(old_user)
     password = password or unquote(old_password)
     if not password and user and "password=" not in parts.query and session.may_ask:
-        password = getpass.getpass("Password: ")
+        password = session.ask_secret("Password: ")
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     if parts.scheme == "mysql" and not parts.netloc and not login:
         return url  # urlunsplit would drop the slashes of a URL without a host
     return urlunsplit(parts._replace(netloc=f"{login}@{host}" if login else host))
+
+
+def _who(session: Session, command: Parsed) -> tuple[str, str]:
+    """(user, password) as the command names them, or as the credential store has them."""
+    if not command.has("USERIDALIAS"):
+        return command.text("USERID"), command.text("PASSWORD")
+    if command.has("PASSWORD"):
+        raise CommandError("DBLOGIN: USERIDALIAS and PASSWORD exclude each other")
+    from trails.runtime import credentials
+    from trails.runtime.masking import hide
+
+    found = credentials.find(session.home, command.text("USERIDALIAS"), command.text("DOMAIN") or credentials.DOMAIN)
+    hide(found.password)
+    return found.user, found.password
 
 
 # --- the slot ---------------------------------------------------------------------------------------------------------
@@ -186,7 +204,8 @@ def delete_ddlcapture(session: Session, command: Parsed) -> None:
 # --- CHECKPOINTTABLE --------------------------------------------------------------------------------------------------
 
 
-def _checkpoint_table(session: Session, command: Parsed) -> str:
+def checkpoint_table(session: Session, command: Parsed) -> str:
+    """The table that is named, or that of GLOBALS."""
     table = command.operand or str(globals_file.read(session.home).one("CHECKPOINTTABLE", ""))
     if not table:
         raise CommandError(
@@ -197,14 +216,14 @@ def _checkpoint_table(session: Session, command: Parsed) -> str:
 
 def add_checkpointtable(session: Session, command: Parsed) -> None:
     """Make it in the target."""
-    table, login = _checkpoint_table(session, command), session.need_login("ADD CHECKPOINTTABLE")
+    table, login = checkpoint_table(session, command), session.need_login("ADD CHECKPOINTTABLE")
     admin.ask("replicat", "add_checkpointtable", url=login.url, table=table)
     session.say(f"Successfully created checkpoint table {table}.")
 
 
 def info_checkpointtable(session: Session, command: Parsed) -> Any:
     """Whether it exists, and who uses it."""
-    table, login = _checkpoint_table(session, command), session.need_login("INFO CHECKPOINTTABLE")
+    table, login = checkpoint_table(session, command), session.need_login("INFO CHECKPOINTTABLE")
     reply = admin.ask("replicat", "info_checkpointtable", url=login.url, table=table)
     facts = {key: value for key, value in reply.items() if key != "ok"}
     if facts.get("exists"):
@@ -216,7 +235,7 @@ def info_checkpointtable(session: Session, command: Parsed) -> Any:
 
 def delete_checkpointtable(session: Session, command: Parsed) -> None:
     """Drop it, after asking."""
-    table, login = _checkpoint_table(session, command), session.need_login("DELETE CHECKPOINTTABLE")
+    table, login = checkpoint_table(session, command), session.need_login("DELETE CHECKPOINTTABLE")
     users = [reg.name for reg in session.home.groups() if reg.checkpoint_table == table]
     whose = f" REPLICAT {', '.join(users)} would lose their place." if users else ""
     session.confirm(f"This drops {table}.{whose} Are you sure", command)

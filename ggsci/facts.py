@@ -1,7 +1,7 @@
 """What is known of a group, gathered from its registration, lock, status file and checkpoint file; and as JSON.
 
 No process is asked: this works the same whether a group runs, is stopped or was killed. A figure is given only while
-it is true: the lag at the last checkpoint of a running group is no news any more once that checkpoint is old.
+it is true: the lag at the last checkpoint is no news any more once that checkpoint is old.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class GroupFacts:
 
     @property
     def stale(self) -> bool:
-        """Is the group running, and its last checkpoint too old, or its loop too still, to tell anything of now?"""
-        if self.checkpoint is None or self.since_us is None or self.status != "RUNNING":
+        """Is its last checkpoint too old, or its loop too still, to tell anything of now? It need not run for that."""
+        if self.checkpoint is None or self.since_us is None:
             return False
         if self.stands_still:
             return True

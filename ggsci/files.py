@@ -78,11 +78,13 @@ def _checked(session: Session, command: Parsed) -> bool:
 
 def view_params(session: Session, command: Parsed) -> None:
     """Print it, passwords masked."""
+    from trails.runtime.credentials import hide_file
     from trails.runtime.report import mask_parameters
 
     path = path_of(session.home, command.operand)
     if not os.path.exists(path):
         raise CommandError(f"parameter file {path} does not exist", hint=f"EDIT PARAMS {command.operand}")
+    hide_file(path)
     session.page("\n" + mask_parameters(_text(path)).rstrip("\n") + "\n\n")
 
 
@@ -147,24 +149,25 @@ def view_discard(session: Session, command: Parsed) -> None:
 
 
 def view_ggsevt(session: Session, command: Parsed) -> None:
-    """ggserr.log, or one that was rolled; ggserr.json where GLOBALS has messages go there only."""
-    from trails.runtime.eventlog import aged
+    """ggserr.log, or one that was rolled; ggserr.json in the same layout, where GLOBALS has messages go there only."""
+    from trails.runtime.eventlog import aged, current, line_of_json
 
     home, age = session.home, command.number("AGED")
-    path = home.ggserr if os.path.exists(home.ggserr) or not os.path.exists(home.ggserr_json) else home.ggserr_json
+    path = now = current(home)
     path = path if age is None else aged(path, age)
     if not os.path.exists(path):
         if age is not None:
             raise CommandError(f"there is no {home.shown(path)}")
         session.say("No event has been logged yet.")
         return
-    _show(session, command, path)
+    _show(session, command, path, line_of_json if now == home.ggserr_json else None)
 
 
-def _show(session: Session, command: Parsed, path: str) -> None:
+def _show(session: Session, command: Parsed, path: str, as_line: Callable[[str], str] | None = None) -> None:
     """The file, or with TAIL n its last n lines; a screenful at a time where a person reads."""
     count = command.number("TAIL")
-    session.page(_text(path) if count is None else _last_lines(path, count))
+    text = _text(path) if count is None else _last_lines(path, count)
+    session.page(text if as_line is None else "\n".join(map(as_line, text.split("\n"))))
 
 
 def _last_lines(path: str, count: int) -> str:

@@ -47,6 +47,8 @@ def add_replicat(session: Session, command: Parsed) -> None:
 def _add(session: Session, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
     home = session.home
     _refuse_taken(home, group.name)
+    if group.trail:
+        _refuse_foreign(home, command.command.name, group.trail)
     with locked(home, group.name, command.command.name):
         _refuse_taken(home, group.name)
         registrations.save(
@@ -67,6 +69,15 @@ def _refuse_taken(home: Home, name: str) -> None:
         raise CommandError(f"{name} is the Manager's own name; a group can't have it")
     if home.fs.exists(home.registration(name)):
         raise CommandError(f"group {name} already exists", hint=f"DELETE it first, or ALTER it. INFO {name} shows it")
+
+
+def _refuse_foreign(home: Home, what: str, trail: str) -> None:
+    """A trail is purged by what its own home knows of its readers."""
+    if other := home.other_home_of(TrailName.parse(trail, home.root).folder):
+        raise CommandError(
+            f"{what}: trail {trail} lies in the home {other}, whose Manager would purge what this group still needs",
+            hint="ADD the group in that home, or let a pump of that home send the trail here",
+        )
 
 
 def group_key(home: Home, name: str) -> int:

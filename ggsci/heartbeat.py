@@ -18,9 +18,8 @@ from trails.errors import GateError
 from trails.heartbeat import judged
 from trails.runtime import globals as globals_file
 from trails.runtime.control import ask
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.heartbeattable import MOST_FREQUENCY, HeartbeatTable
 
-MOST_FREQUENCY = 7999
 _OPTIONS = (("FREQUENCY", "frequency"), ("RETENTION_TIME", "retention"), ("PURGE_FREQUENCY", "purge"))
 
 

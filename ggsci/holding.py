@@ -2,7 +2,8 @@
 
 Trails are unbounded buffers: a slow stage never slows those before it, its input grows. So the verdict is by input:
 
-    a stage that is not running, while another one is          it holds back
+    a stage that is not running, while another one is          it holds back, and if anything waits for it also when
+                                                               none is
     else one that does not answer, or waits for its peer       it holds back, if anything waits for it
     else the one with the most source time waiting for it      it holds back, if that is worth a word
     else                                                       nobody does
@@ -37,7 +38,8 @@ def _with_times(stages: Sequence[Stage]) -> list[Stage]:
     """Backlog as source time: from what a stage has done to what stands in its input.
 
     The newest in its input is what the stage before has put there; where that does not tell, the trail was last
-    written then.
+    written then. Nothing waits for longer than the stage is behind: the first change after an idle night is not late
+    by that night.
     """
     known: list[Stage] = []
     for stage in stages:
@@ -48,7 +50,8 @@ def _with_times(stages: Sequence[Stage]) -> list[Stage]:
             if stage.backlog_bytes == 0:
                 made = replace(stage, backlog_us=0)
             elif done and newest:
-                made = replace(stage, backlog_us=max(0, newest - done))
+                behind = newest - done if stage.lag_us is None else min(newest - done, stage.lag_us)
+                made = replace(stage, backlog_us=max(0, behind))
         known.append(made)
     return known
 
@@ -56,8 +59,9 @@ def _with_times(stages: Sequence[Stage]) -> list[Stage]:
 def _guilty(stages: Sequence[Stage]) -> set[int]:
     alive = [stage.status == RUNNING for stage in stages]
     if not all(alive):
-        # All of it stopped is nobody's fault: somebody stopped it.
-        return {i for i, runs in enumerate(alive) if not runs} if any(alive) or _abended(stages) else set()
+        # All of it stopped is nobody's fault, but for those that something waits for.
+        all_of_them = any(alive) or _abended(stages)
+        return {i for i, runs in enumerate(alive) if not runs and (all_of_them or stages[i].backlog_bytes)}
     stuck = {i for i, stage in enumerate(stages) if _is_stuck(stage) and stage.backlog_bytes != 0}
     if stuck:
         return stuck

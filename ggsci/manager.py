@@ -12,7 +12,7 @@ import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from ggsci import manager_children, manager_collectors, manager_lag, manager_purge
@@ -28,6 +28,7 @@ from trails.errors import GateError, OperatorError
 from trails.runtime import registration
 from trails.runtime.diskguard import Limits
 from trails.runtime.globals import read as read_globals
+from trails.runtime.limits import Muffler
 from trails.runtime.params import parse_file
 from trails.runtime.process import Context, Process, main
 
@@ -39,6 +40,9 @@ FIXED = ("port", "bind", "tls")
 
 # While an older Collector is being ended, only the clock moves a request on.
 BUSY_SECONDS = 0.05
+
+# Removing thousands of large files takes minutes: so long at a time, then the others are looked after again.
+PURGE_SECONDS = 0.5
 
 
 class Timers:
@@ -75,7 +79,8 @@ class Manager(Process):
         self._context = context
         self._params = params
         home, log, clock = context.home, context.log, context.clock
-        log.must_write = False
+        self._muffler = Muffler(burst=3, per_minute=0.1)
+        self._to_purge: set[str] = set()
         # The port first: a Manager that can't have it must not have started anything.
         self._collectors = Collectors(home, params, log, clock, collector_command)
         self._children = Children(home, params, log, clock, group_command)
@@ -95,19 +100,21 @@ class Manager(Process):
 
     def step(self) -> bool:
         """Look after groups and Collectors; purge when due."""
-        self._children.look()
+        self._survive("Looking after groups", self._children.look)
         self._collectors.step()
         self._survive("Looking after the page", self._web.step)
         now = self._context.clock.monotonic()
         self._survive("Looking at slots", lambda: self._slots.step(now, self._params.check_s))
         self._survive("Looking at the disk", self._look_at_disk)
         rules, every = self._params.purge, self._params.check_s
-        due = {rule.pattern for rule in rules if self._timers.turn(f"purge {rule.pattern}", now, rule.every_s or every)}
-        if due:
-            self._survive("Purging", lambda: self._purge(due))
+        self._to_purge |= {
+            rule.pattern for rule in rules if self._timers.turn(f"purge {rule.pattern}", now, rule.every_s or every)
+        }
+        if self._to_purge:
+            self._survive("Purging", self._purge)
         self._report(now)
         self._notifier.alive(now)
-        return False
+        return bool(self._to_purge)
 
     def _report(self, now: float) -> None:
         """LAGREPORT, DOWNREPORT, UPREPORT."""
@@ -120,21 +127,34 @@ class Manager(Process):
             self._survive("The up report", lambda: manager_lag.report_up(home, log, now_us))
 
     def _look_at_disk(self) -> None:
-        if self._disk.step() and self._params.purge:
-            self._purge({rule.pattern for rule in self._params.purge})
+        if self._disk.step():
+            self._to_purge |= {rule.pattern for rule in self._params.purge}
 
     def _survive(self, what: str, chore: Callable[[], None]) -> None:
-        """A chore that fails (a registration that can't be read) is told, and must not end who restarts the others."""
+        """A chore that fails (a registration that can't be read) is told now and then, and ends nobody."""
         try:
             chore()
         except (GateError, OSError) as error:
-            self._context.log.error(CHORE_FAILED, f"{what} failed: {error}")
+            text = f"{what} failed: {error}"
+            if told := self._muffler.text(what, text, self._context.clock.monotonic()):
+                self._context.log.error(CHORE_FAILED, told)
 
-    def _purge(self, due: Collection[str]) -> None:
-        """Purge by the rules of these patterns. A file is told as it goes: a purge may be cut short."""
-        home, now_us = self._context.home, self._context.clock.now_us()
-        for verdict in manager_purge.purge(home, self._params.purge, now_us, due):
-            self._context.log.info(PURGED, f"Purged {verdict.path}: {verdict.reason}.")
+    def _purge(self) -> None:
+        """Purge what is due, for a moment: what is left is judged anew in the next turn. A file is told as it goes."""
+        home, clock = self._context.home, self._context.clock
+        due, self._to_purge = self._to_purge, set()
+        end = clock.monotonic() + PURGE_SECONDS
+        for verdict in manager_purge.purge(home, self._params.purge, clock.now_us(), due):
+            self._context.log.info(
+                PURGED,
+                f"Purged {verdict.path}: {verdict.reason}.",
+                file=verdict.path,
+                size=verdict.size,
+                rule=verdict.rule,
+            )
+            if clock.monotonic() >= end:
+                self._to_purge = due
+                return
 
     # --- parameters ---
 
@@ -142,7 +162,7 @@ class Manager(Process):
         """DISKWARN and DISKSTOP. Raises OperatorError if GLOBALS is wrong, or asks for more than the disk has."""
         limits = Limits.of(read_globals(self._context.home))
         try:
-            limits.look(self._context.home.folders())
+            limits.check(self._context.home.folders())
         except OSError as error:
             self._context.log.warning(CHORE_FAILED, f"Free space is not known: {error}.")
         return limits

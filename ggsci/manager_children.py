@@ -33,14 +33,17 @@ from trails.runtime import registration as registrations
 from trails.runtime import status as statuses
 from trails.runtime.clock import Clock
 from trails.runtime.home import Home
+from trails.runtime.limits import Muffler
 from trails.runtime.registration import Registration
 from trails.runtime.report import Log
 
 STARTING, DOWN, NOTICE = "TG-00975", "TG-00965", "TG-00963"
 
-# How often to look for groups that run and nobody told us of, and for space on a full disk.
+# How often to look for groups that run and nobody told us of, for space on a full disk, and for the end of a command
+# of ggsci (ALTER, ...) that holds a group.
 CENSUS_SECONDS = 5.0
 SPACE_SECONDS = 5.0
+HELD_SECONDS = 1.0
 
 _MODULES = {("EXTRACT", "TRANLOG"): "extract", ("EXTRACT", "TRAIL"): "pump", ("REPLICAT", "TRAIL"): "replicat"}
 
@@ -55,7 +58,10 @@ def command_line(home: Home, group: Registration) -> list[str]:
 
 @dataclass(slots=True)
 class Child:
-    """A group that this Manager started, or found running; what became of it, and its next restart."""
+    """A group that this Manager started, or found running; what became of it, and its next restart.
+
+    `waits_for`: what it waits for (space) before it is started; that start is no try.
+    """
 
     kind: str
     pid: int
@@ -100,10 +106,10 @@ class Children:
         self._command = command
         self.no_space: Callable[[Registration], str] = lambda _group: ""
         """Why a group may not be started by a rule now (the Manager's disk guard sets it); empty if it may."""
-        self._automatic_at = clock.monotonic() + max(0.0, params.boot_delay_s - uptime())
-        self._automatic_done = False
+        self._automatic_at: float | None = clock.monotonic() + max(0.0, params.boot_delay_s - uptime())
+        self._undecided: set[str] | None = None  # of these the start must still decide what to do; None: of all
         self._census_at = clock.monotonic() + CENSUS_SECONDS
-        self._unreadable: set[str] = set()
+        self._muffler = Muffler(burst=1, per_minute=0.1)
         self._held_path = os.path.join(home.folder("dirpcs"), "MGR.held")
         self._held = self._held_before = self._read_held()
         self.children: dict[str, Child] = {}
@@ -113,52 +119,66 @@ class Children:
     def adopt_and_start(self) -> None:
         """Find what runs already; then AUTOSTART the rest, unless the machine was booted just now."""
         self._census()
-        wait = self._automatic_at - self._clock.monotonic()
+        wait = (self._automatic_at or 0.0) - self._clock.monotonic()
         if wait > 0:
             self._log.info(NOTICE, f"BOOTDELAYMINUTES: nothing is started by itself for {minutes(round(wait))}.")
         else:
             self._start_automatically()
 
     def _start_automatically(self) -> None:
-        """AUTOSTART; what died unseen meets AUTORESTART."""
-        self._automatic_done = True
-        for group in self._groups():
-            known = self.children.get(group.name)
-            if known and (known.alive or known.retry_at is not None):
-                continue
-            found = statuses.status_of(self._home, group)
-            if found.status.is_alive or group.name in self._held - self._held_before:
-                continue
-            child = Child(group.kind, 0, found.started_us or 0, self._clock.monotonic(), alive=False)
-            child.code, child.message = found.exit_code, found.message
-            if any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
-                self._start_by_rule(group, child, "AUTOSTART")
-            elif found.status is statuses.Status.ABENDED and found.exit_code == EXIT_AWAY:
-                self.children[group.name] = child
-                self._consider_restart(group.name, child, wait=False)
+        """AUTOSTART; what died unseen meets AUTORESTART. What a command of ggsci holds just now is decided later."""
+        names = registrations.names(self._home)
+        meant = [name for name in names if self._undecided is None or name in self._undecided]
+        self._undecided = {name for name in meant if not self._tried(name, self._decide)}
+        self._automatic_at = self._clock.monotonic() + HELD_SECONDS if self._undecided else None
 
-    def _groups(self) -> list[Registration]:
-        """Every group whose registration can be read; of the others it is said once that they can't."""
-        found = []
-        for name in registrations.names(self._home):
-            try:
-                found.append(registrations.load(self._home, name))
-                self._unreadable.discard(name)
-            except (GateError, OSError) as error:
-                if name not in self._unreadable:
-                    self._unreadable.add(name)
-                    self._log.error(DOWN, f"Group {name} can't be looked after: {error}")
-        return found
+    def _decide(self, name: str) -> bool:
+        """Start it, or leave it. False: that can't be told yet."""
+        group, known = registrations.load(self._home, name), self.children.get(name)
+        if group.is_task or name in self._held - self._held_before:
+            return True
+        if known and (known.alive or known.retry_at is not None):
+            return True
+        found = statuses.status_of(self._home, group)
+        if found.status.is_alive:
+            return found.is_process
+        child = Child(group.kind, 0, found.started_us or 0, self._clock.monotonic(), alive=False)
+        child.code, child.message = found.exit_code, found.message
+        if any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
+            self._start_by_rule(group, child, "AUTOSTART")
+        elif found.status is statuses.Status.ABENDED and found.exit_code == EXIT_AWAY:
+            self.children[group.name] = child
+            self._consider_restart(group.name, child, wait=False)
+        return True
+
+    def _tried(self, name: str, do: Callable[[str], bool]) -> bool:
+        """Do it for one group. What can't be read or looked at is said now and then, and the others go on."""
+        try:
+            return do(name)
+        except (GateError, OSError) as error:
+            text = f"Group {name} can't be looked after: {error}"
+            if told := self._muffler.text(name, text, self._clock.monotonic()):
+                self._log.error(DOWN, told)
+            return False
 
     def _census(self) -> None:
-        """Watch every group that runs, whoever started it: an earlier Manager, or a person by hand."""
+        """Watch every group that runs, whoever started it (an earlier Manager, a person); forget what was deleted."""
         self._census_at = self._clock.monotonic() + CENSUS_SECONDS
-        for group in self._groups():
-            known = self.children.get(group.name)
-            if known is None or not known.alive:
-                found = statuses.status_of(self._home, group)
-                if found.pid and found.is_process:
-                    self._adopt(group, found.pid, found.started_us)
+        names = registrations.names(self._home)
+        for name in names:
+            self._tried(name, self._find)
+        for name in [name for name, child in self.children.items() if name not in names and not child.alive]:
+            del self.children[name]
+
+    def _find(self, name: str) -> bool:
+        """Is it watched, or not there?"""
+        known = self.children.get(name)
+        if known is None or not known.alive:
+            group = registrations.load(self._home, name)
+            found = statuses.status_of(self._home, group)
+            if found.pid and found.is_process:
+                self._adopt(group, found.pid, found.started_us)
+        return True
 
     def _adopt(self, group: Registration, pid: int, started_us: int | None) -> None:
         child = Child(group.kind, pid, started_us or self._clock.now_us(), self._clock.monotonic())
@@ -172,8 +192,8 @@ class Children:
         if why := self.no_space(group):
             self._wait_for_space(group.name, child, why)
             return
+        child.retries += rule == "AUTORESTART" and not child.waits_for
         child.waits_for = ""
-        child.retries += rule == "AUTORESTART"
         try:
             self.start(group.name, keep_count=rule == "AUTORESTART")
         except OperatorError as error:
@@ -195,6 +215,8 @@ class Children:
     def start(self, name: str, *, keep_count: bool = False) -> int:
         """Start a group's process. Raises OperatorError if it runs, or is not registered."""
         group = registrations.load(self._home, name)
+        if (group.kind, group.source) not in _MODULES:
+            raise OperatorError(f"{group.kind} {name} reads {group.source}: no program here runs such a group")
         now = statuses.status_of(self._home, group)
         known = self.children.get(name)
         if now.status.is_alive or (known and known.alive):
@@ -205,7 +227,8 @@ class Children:
         if known and keep_count:
             child.retries, child.counted_since = known.retries, known.counted_since
         self.children[name] = child
-        self._log.info(STARTING, f"{group.kind} {name} starting as process {process.pid}.")
+        text = f"{group.kind} {name} starting as process {process.pid}."
+        self._log.info(STARTING, text, program=group.kind, group=name, process=process.pid)
         return process.pid
 
     def _spawn(self, group: Registration) -> subprocess.Popen[bytes]:
@@ -235,7 +258,8 @@ class Children:
         self.hold(name)
         if not self._kill(group, pid):
             raise OperatorError(f"{group.kind} {name} has just ended by itself")
-        self._log.warning(NOTICE, f"Killed process {pid} of {group.kind} {name} on request.")
+        text = f"Killed process {pid} of {group.kind} {name} on request."
+        self._log.warning(NOTICE, text, program=group.kind, group=name, process=pid)
         return pid
 
     def _kill(self, group: Registration, pid: int) -> bool:
@@ -273,15 +297,19 @@ class Children:
             return frozenset(str(name) for name in json.loads(read_bytes(self._home.fs, self._held_path)))
         except FileNotFoundError:
             return frozenset()
-        except (ValueError, TypeError) as error:
+        except (GateError, ValueError, TypeError) as error:
             self._log.error(
                 DOWN, f"{self._held_path} can't be read ({error}): what was held down may be started again."
             )
             return frozenset()
 
     def _write_held(self, names: frozenset[str]) -> None:
-        replace_durably(self._home.fs, self._held_path, json.dumps(sorted(names)).encode())
         self._held = names
+        try:
+            replace_durably(self._home.fs, self._held_path, json.dumps(sorted(names)).encode())
+        except GateError as error:
+            # On a full disk too an operator can KILL, and START what was held.
+            self._log.error(DOWN, f"Which groups are held down is known to this Manager only, not to the next: {error}")
 
     def child(self, name: str) -> dict[str, Any]:
         """What START in ggsci waits on: is the process it asked for still there, and how did it end?"""
@@ -298,9 +326,11 @@ class Children:
     def refresh(self, params: ManagerParams) -> None:
         """REFRESH MANAGER: restarts go by these from now on; what waits for space looks again at once."""
         self._params = params
-        for child in self.children.values():
+        for name, child in self.children.items():
             if child.waits_for:
                 child.retry_at = self._clock.monotonic()
+            elif child.retry_at is not None and params.restart_rule(child.kind, name) is None:
+                child.retry_at = child.retry_us = None
 
     # --- watching ---
 
@@ -318,35 +348,40 @@ class Children:
         now = self._clock.monotonic()
         if now >= self._census_at:
             self._census()
-        if not self._automatic_done and now >= self._automatic_at:
+        if self._automatic_at is not None and now >= self._automatic_at:
             self._start_automatically()
-        for name, child in list(self.children.items()):
-            if child.alive and self._is_gone(name, child):
-                self._ended(name, child)
-            if child.retry_at is not None and self._clock.monotonic() >= child.retry_at:
-                self._restart(name, child)
+        for name in list(self.children):
+            self._tried(name, self._watch)
+
+    def _watch(self, name: str) -> bool:
+        child = self.children[name]
+        if child.alive and self._is_gone(name, child):
+            self._ended(name, child)
+        if child.retry_at is not None and self._clock.monotonic() >= child.retry_at:
+            self._restart(name, child)
+        return True
 
     def _is_gone(self, name: str, child: Child) -> bool:
         if child.process is not None:
             return child.process.poll() is not None
-        group = self._registration(name)
-        return group is None or statuses.status_of(self._home, group).pid != child.pid
+        return statuses.lock_holder(self._home.lock(name)) != child.pid
 
     def _registration(self, name: str) -> Registration | None:
-        try:
-            return registrations.load(self._home, name)
-        except OperatorError:
-            return None
+        """None: it was deleted. Raises GateError if it can't be read."""
+        known = self._home.fs.exists(self._home.registration(name))
+        return registrations.load(self._home, name) if known else None
 
     def _ended(self, name: str, child: Child) -> None:
-        child.alive = False
         if child.pidfd >= 0:
             os.close(child.pidfd)
             child.pidfd = -1
-        child.code, child.message = self._how(name, child)
-        if child.code == EXIT_STOPPED or self._found_another(name, child):
+        child.code, child.message = self._how(name, child)  # should it fail, it is asked again
+        settled = child.code == EXIT_STOPPED or self._found_another(name, child)
+        child.alive = False
+        if settled:
             return
-        self._log.error(DOWN, f"{child.kind} {name} is down (exit code {child.code}): {child.message}")
+        text = f"{child.kind} {name} is down (exit code {child.code}): {child.message}"
+        self._log.error(DOWN, text, program=child.kind, group=name, process=child.pid, exit_code=child.code)
         self._consider_restart(name, child, wait=True)
 
     def _found_another(self, name: str, child: Child) -> bool:
@@ -389,6 +424,9 @@ class Children:
         rule = self._params.restart_rule(child.kind, name)
         if rule is None or child.code != EXIT_AWAY or name in self._held:
             return
+        if why := self._lack_of_space(name):
+            self._wait_for_space(name, child, why)
+            return
         now = self._clock.monotonic()
         if not child.retries or now - child.counted_since >= rule.reset_s:
             child.retries, child.counted_since = 0, now
@@ -399,19 +437,37 @@ class Children:
         child.retry_at = now + delay
         child.retry_us = self._clock.now_us() + int(delay * 1_000_000)
         self._log.info(
-            NOTICE, f"{child.kind} {name}: restart {child.retries + 1} of {rule.retries} in {delay:g} seconds."
-        )
+            NOTICE, f"{child.kind} {name}: restart {child.retries + 1} of {rule.retries} in {delay:g} seconds.",
+            program=child.kind, group=name, exit_code=child.code, retry=child.retries + 1, retries=rule.retries,
+            seconds=delay,
+        )  # fmt: skip
+
+    def _lack_of_space(self, name: str) -> str:
+        """Why it can't be started again now; a registration that can't be read is for the restart to tell."""
+        try:
+            group = self._registration(name)
+        except GateError:
+            return ""
+        return self.no_space(group) if group else ""
 
     def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
         self._log.error(
             DOWN,
             f"{child.kind} {name}: {child.retries} restarts did not help within {minutes(rule.reset_s)}; START it when "
             "the cause is mended.",
+            program=child.kind,
+            group=name,
+            exit_code=child.code,
+            retries=child.retries,
         )
 
     def _restart(self, name: str, child: Child) -> None:
-        child.retry_at = child.retry_us = None
+        child.retry_at = self._clock.monotonic() + HELD_SECONDS  # for what can't be told now
         group = self._registration(name)
+        found = statuses.status_of(self._home, group) if group else None
+        if found and found.status.is_alive and not found.is_process:
+            return  # a command of ggsci holds it: over in a moment
+        child.retry_at = child.retry_us = None
         # Deleted meanwhile, or started by somebody else: nothing to do.
-        if group is not None and not statuses.status_of(self._home, group).status.is_alive:
+        if group and found and not found.status.is_alive:
             self._start_by_rule(group, child, "AUTORESTART")

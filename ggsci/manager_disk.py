@@ -5,13 +5,16 @@ Each process guards itself (trails.runtime.diskguard); the Manager looks on the 
     below DISKWARN     a WARNING once; purging at once, and again each PURGE_SECONDS until there is space
     below DISKSTOP     no Extract and no Collector is started by a rule or for a pump; pumps and Replicats are, as long
                        as a tenth of it is free, for what they have read can be purged
+
+Started again they are at a tenth more than they ended at, so that a disk just at its bound does not start and end them
+in turns.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trails.errors import DiskFullError, OperatorError
+from trails.errors import DiskFullError
 from trails.runtime.clock import Clock
 from trails.runtime.diskguard import DiskGuard, Limits, Space, folders_of
 from trails.runtime.home import Home
@@ -20,6 +23,12 @@ from trails.runtime.report import Log
 
 LOOK_SECONDS = 2.0
 PURGE_SECONDS = 60.0
+MOST_MORE = 256 << 20
+
+
+def _enough(floor: int) -> int:
+    """So much must be free again, where less than `floor` ends a process."""
+    return floor + min(floor // 10, MOST_MORE)
 
 
 def _nothing(_error: DiskFullError) -> None:
@@ -71,9 +80,7 @@ class Disk:
             spaces = self._limits.look(folders_of(self._home, group))
         except OSError:
             return ""
-        except OperatorError as error:
-            return str(error)
-        short = [space for space in spaces if space.free < space.floor(writes_trail=writes_trail)]
+        short = [space for space in spaces if space.free < _enough(space.floor(writes_trail=writes_trail))]
         return f"{short[0]}, less than DISKSTOP in GLOBALS allows" if short else ""
 
     def to_json(self) -> dict[str, Any]:

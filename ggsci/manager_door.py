@@ -27,7 +27,7 @@ from ggsci.manager_params import ManagerParams
 from trails import tls
 from trails.errors import OperatorError
 from trails.runtime.clock import Clock
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler, Rates
+from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler, Rates, address_of, crowd_of
 from trails.runtime.report import Log
 
 MAX_REQUEST = 8 << 10
@@ -68,10 +68,11 @@ class Phase(Enum):
 
 @dataclass(slots=True, eq=False)
 class Visitor:
-    """One connection. `denied`: what it will be told instead of being heard."""
+    """One connection. `crowd`: whom its limits count it to. `denied`: what it will be told instead of being heard."""
 
     link: socket.socket
     address: str
+    crowd: str
     peer: str
     deadline: float
     denied: str = ""
@@ -159,16 +160,17 @@ class Door:
             self._exhausted = ""
 
     def _receive(self, link: socket.socket, where: tuple[Any, ...]) -> None:
-        now, address = self._clock.monotonic(), access.address_of(str(where[0]))
-        crowd = sum(visitor.address == str(address) for visitor in self._visitors)
-        if crowd >= MAX_PER_ADDRESS or self._rates.take(str(address), now) is None:
+        now, address = self._clock.monotonic(), address_of(str(where[0]))
+        crowd = crowd_of(address)
+        here = sum(visitor.crowd == crowd for visitor in self._visitors)
+        if here >= MAX_PER_ADDRESS or self._rates.take(crowd, now) is None:
             link.close()
-            self._say(CROWDED, str(address), f"{address} asks too often or too much at once; not served.")
+            self._say(CROWDED, crowd, f"{address} asks too often or too much at once; not served.")
             return
         link.setblocking(False)
         denied = access.why_denied(self.params.access_rules, address)
         seconds = LINGER_SECONDS if denied else READ_SECONDS
-        self._visitors.append(Visitor(link, str(address), f"{address}:{where[1]}", now + seconds, denied))
+        self._visitors.append(Visitor(link, str(address), crowd, f"{address}:{where[1]}", now + seconds, denied))
 
     # --- moving on ---
 
@@ -183,25 +185,28 @@ class Door:
                 if steps[before](visitor):
                     visitor.phase = Phase.SERVED
                     return True
+                if visitor.phase is before:
+                    self._watch_deadline(visitor)
+                    return False
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 self._watch_deadline(visitor)
                 return False
             except Refusal as error:
                 self.refuse(visitor, error)
             except ssl.SSLError as error:
-                self._say(REFUSED, visitor.address, f"{tls.explain(error, f'The pump at {visitor.peer}')}.")
+                self._say(REFUSED, visitor.crowd, f"{tls.explain(error, f'The pump at {visitor.peer}')}.")
                 self._see_off(visitor)
             except OSError:
                 visitor.link.close()
         return False
 
     def _watch_deadline(self, visitor: Visitor) -> None:
-        if self._clock.monotonic() <= visitor.deadline:
+        if visitor.gone or self._clock.monotonic() <= visitor.deadline:
             return
         if visitor.phase is Phase.CLOSING:
             visitor.link.close()
         elif visitor.phase is Phase.HANDSHAKE:
-            self._say(REFUSED, visitor.address, f"{visitor.peer}: no TLS handshake within {READ_SECONDS:g} seconds.")
+            self._say(REFUSED, visitor.crowd, f"{visitor.peer}: no TLS handshake within {READ_SECONDS:g} seconds.")
             visitor.link.close()
         else:
             self.refuse(visitor, Refusal(f"no request came within {READ_SECONDS:g} seconds", permanent=False))
@@ -252,7 +257,7 @@ class Door:
 
     def refuse(self, visitor: Visitor, error: Refusal) -> None:
         """Say no, to the visitor and to the log."""
-        self._say(REFUSED, visitor.address, f"{visitor.peer}: Collector refused: {error.detail or error}.")
+        self._say(REFUSED, visitor.crowd, f"{visitor.peer}: Collector refused: {error.detail or error}.")
         self.answer(visitor, {"ok": False, "error": str(error), "permanent": error.permanent})
 
     def _see_off(self, visitor: Visitor) -> None:
@@ -262,9 +267,9 @@ class Door:
         visitor.deadline = self._clock.monotonic() + LINGER_SECONDS
 
     def _drop(self, visitor: Visitor) -> bool:
-        while visitor.link.recv(1 << 16):
-            pass
-        visitor.link.close()
+        """A piece each turn: whoever sends without end does not keep the Manager here."""
+        if not visitor.link.recv(1 << 16):
+            visitor.link.close()
         return False
 
     def _say(self, code: str, key: str, text: str) -> None:

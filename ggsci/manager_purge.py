@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ggsci.manager_rules import HOUR, PurgeRule
-from trails.position import TrailName, parse_file_name
+from trails.errors import GateError, OperatorError
+from trails.position import SEQNO_DIGITS, TrailName, parse_file_name
 from trails.runtime import purge as purging
 from trails.runtime import registration, status
 from trails.runtime.home import Home
@@ -48,20 +49,23 @@ def _trails_in(home: Home, folder: str) -> list[TrailName]:
 
 def verdicts(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Verdict]:
     """Every file that a rule is for, oldest first. The first rule for a trail counts."""
-    found: dict[TrailName, list[Verdict]] = {}
+    found: dict[tuple[str, str], list[Verdict]] = {}
     for rule in rules:
         for trail in trails_of(home, rule):
-            if trail not in found:
-                found[trail] = _judge(purging.removable(home, home.fs, trail), rule, now_us)
+            key = os.path.realpath(trail.folder), trail.prefix
+            if key not in found:
+                found[key] = _judge(purging.removable(home, home.fs, trail), rule, now_us)
     return [verdict for each in found.values() for verdict in each]
 
 
 def _judge(fates: list[FileFate], rule: PurgeRule, now_us: int) -> list[Verdict]:
     judged: list[Verdict] = []
+    stats = [_stat(fate.path) for fate in fates]
+    written = _written([modified_us for _, modified_us in stats], now_us)
     for number, fate in enumerate(fates):
-        size, modified_us = _stat(fate.path)
+        size, modified_us = stats[number]
         goes, reason = fate.removable, fate.reason
-        if goes and (why := _kept_by(rule, len(fates) - number, modified_us, now_us)):
+        if goes and (why := _kept_by(rule, len(fates) - number, written[number], now_us)):
             goes, reason = False, why
         if goes and judged and not judged[-1].goes:
             goes, reason = False, f"an older file stays: {judged[-1].reason}"
@@ -79,6 +83,20 @@ def _kept_by(rule: PurgeRule, files_from_here: int, modified_us: int | None, now
     return f"{rule.keep}: last written {max(0.0, hours):.1f} hours ago" if hours < rule.min_hours else ""
 
 
+def _written(times: list[int | None], now_us: int) -> list[int | None]:
+    """When each file was last written, oldest first.
+
+    A time that is yet to come (the clock was ahead for a while) would keep a file, and all behind it, for as long. But
+    it was written before the file behind it was.
+    """
+    found: list[int | None] = []
+    behind: int | None = now_us
+    for time_us in reversed(times):
+        behind = behind if time_us is not None and time_us > now_us else time_us
+        found.append(behind)
+    return found[::-1]
+
+
 def _stat(path: str) -> tuple[int | None, int | None]:
     """(bytes, time of the last write in us); None for what is not on this machine's disk."""
     try:
@@ -91,13 +109,23 @@ def _stat(path: str) -> tuple[int | None, int | None]:
 def purge(home: Home, rules: Sequence[PurgeRule], now_us: int, due: Collection[str] | None = None) -> Iterator[Verdict]:
     """Remove what goes, oldest first and each synced: not even a power loss leaves a hole. Yields what went.
 
-    `due`: only what the rules of these patterns are for.
+    `due`: only what the rules of these patterns are for. A trail whose files can't be removed keeps no other trail
+    waiting: it is told at the end, by an OperatorError.
     """
+    stuck: dict[str, GateError] = {}
     for verdict in verdicts(home, rules, now_us):
-        if verdict.goes and (due is None or verdict.rule in due):
+        trail = verdict.path[:-SEQNO_DIGITS]
+        if not verdict.goes or trail in stuck or (due is not None and verdict.rule not in due):
+            continue
+        try:
             home.fs.remove(verdict.path)
             home.fs.sync_dir(os.path.dirname(verdict.path))
+        except GateError as error:
+            stuck[trail] = error
+        else:
             yield verdict
+    if stuck:
+        raise OperatorError("; ".join(map(str, stuck.values())))
 
 
 # --- why is this file kept --------------------------------------------------------------------------------------------
@@ -147,7 +175,7 @@ def _stale_reader(home: Home, group: registration.Registration) -> str:
     if not seqnos:
         return f"there is no file of the trail it reads; is {group.trail} the path its writer uses?"
     trail = TrailName.parse(group.trail, home.root)
-    need = next(need for need in purging.needs_of(home, home.fs, trail) if need.group == group.name)
+    need = purging.need_of(home, home.fs, trail, group)
     if need.seqno > seqnos[-1]:
         return f"it needs file {need.seqno}, and the trail's last is {seqnos[-1]}: was the trail deleted and made anew?"
     if 0 < need.seqno < seqnos[0]:

@@ -33,7 +33,7 @@ def start(session: Session, _command: Parsed) -> None:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if child.poll() is not None:
-            raise CommandError(f"the Manager ended at its start: {_last_words(home)}")
+            raise CommandError(f"the Manager ended at its start (exit code {child.returncode}): {_last_words(home)}")
         if _answers(home, child.pid):
             session.say("Manager started.")
             return

@@ -26,7 +26,8 @@ __all__ = ["EXTRACT", "PUMP", "REPLICAT", "Pipeline", "Stage", "from_json", "gat
 class Pipeline:
     """A path from source to target. A stage that feeds several stands in each of their pipelines.
 
-    Lag and its age are those of the last stage: that is how far the target is behind.
+    The target is as far behind as the stage with the greatest lag; not known, if that of any stage is not: one that
+    has applied all that reached it says nothing of what did not. The age is that of the oldest of these figures.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Pipeline:
 def gather(home: Home, now_us: int, others: Sequence[Home] = ()) -> list[Pipeline]:
     """The pipelines of this home, joined with those of `others`.
 
-    Takes a second at most, however many processes hang. Of the other homes one that can't be read is left out.
+    Takes a second a home at most, however many processes hang. Of the others one that can't be read is left out.
     """
     found = stages.of_home(home, now_us)
     for other in others:
@@ -88,7 +89,15 @@ def _pipeline(path: tuple[Stage, ...]) -> Pipeline:
     if first.program != EXTRACT and (writer := first.extra.get("writer")):
         source = f"{source} by {writer} of {first.extra.get('writer_host') or 'another home'}"
     target = last.writes[0] if last.writes else ""
-    return Pipeline(" > ".join(s.name for s in judged), source, target, judged, last.lag_us, last.lag_age_us)
+    return Pipeline(" > ".join(s.name for s in judged), source, target, judged, *_lag(judged))
+
+
+def _lag(stages: Sequence[Stage]) -> tuple[int | None, int | None]:
+    """(lag, its age) of a path; without a lag the age is that of the last truth."""
+    unknown = [stage for stage in stages if stage.lag_us is None]
+    ages = [stage.lag_age_us for stage in unknown or stages if stage.lag_age_us is not None]
+    lags = [stage.lag_us for stage in stages if stage.lag_us is not None]
+    return None if unknown else max(lags), max(ages, default=None)
 
 
 def to_json(pipelines: Iterable[Pipeline]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
 from ggsci.view import stamp
 from trails.csn import like
+from trails.format import Indicator, Kind
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, last_header
@@ -147,12 +148,21 @@ def _at_end(home: Home, trail: str) -> Position:
     first = Position(next(outside, seqnos[0]), 0)
     reader = BlockReader(home.fs, name, first)
     try:
-        planner = Planner(reader)
+        planner = _planner(home, name, reader, first.seqno)
         while planner.next() is not None:
             pass
         return planner.position or first
     finally:
         reader.close()
+
+
+def _planner(home: Home, trail: TrailName, reader: BlockReader, seqno: int) -> Planner:
+    """A planner from a file's beginning. The rest of a transaction that began in purged files is passed by."""
+    if trail.seqnos(home.fs.listdir(trail.folder)) and _begins_inside(home, trail, seqno):
+        while (block := reader.read(payload=False)) is not None:
+            if block.header.kind == Kind.RESTART or block.header.indicator == Indicator.END:
+                break
+    return Planner(reader)
 
 
 def _begins_inside(home: Home, trail: TrailName, seqno: int) -> bool:
@@ -163,10 +173,12 @@ def _begins_inside(home: Home, trail: TrailName, seqno: int) -> bool:
 
 def _at_time(home: Home, trail: str, time_us: int) -> Position:
     """The block of the first transaction committed then or later; a pump sends whole blocks."""
-    reader = BlockReader(home.fs, TrailName.parse(trail, home.root))
+    name = TrailName.parse(trail, home.root)
+    first = next(iter(name.seqnos(home.fs.listdir(name.folder))), 0)
+    reader = BlockReader(home.fs, name, Position(first, 0))
     last = None
     try:
-        planner = Planner(reader)
+        planner = _planner(home, name, reader, first)
         while (unit := planner.next()) is not None:
             if unit.blocks and unit.time_us >= time_us:
                 return unit.start

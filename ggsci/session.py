@@ -197,7 +197,7 @@ class Session:
             self._run(line)
         except GateError as error:
             self._fail_whole(str(error))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D at a question
             self._fail_whole("interrupted")
         except BrokenPipeError:
             raise  # whoever read our output is gone: nobody is left to tell anything

@@ -133,8 +133,10 @@ def shell(session: Session, command: Parsed) -> None:
         raise CommandError("SHELL: expected a command")
     where = session.root if os.path.isdir(session.root) else None
     session.out.flush()
+    # Where nobody is there, standard input may be the script that we read: its lines are no input of the command.
+    stdin = None if session.may_ask else subprocess.DEVNULL
     with session.hands_off():
-        done = subprocess.run(command.operand, shell=True, cwd=where, check=False)
+        done = subprocess.run(command.operand, shell=True, cwd=where, check=False, stdin=stdin)
     if done.returncode != 0:
         raise CommandError(f"SHELL: the command ended with code {done.returncode}")
 

@@ -31,7 +31,7 @@ def found(home: Home, group: GroupFacts) -> dict[str, Any]:
             answer = ask(home, group.name, "METRICS", timeout=ASK_SECONDS)
             extra = answer.get("extra") or {}
             if "wal_status" not in extra:
-                return {"error": extra.get("wal_trouble") or answer.get("error") or "the Extract has not looked yet"}
+                return {"error": extra.get("wal_trouble") or answer.get("error") or "the Extract has not looked lately"}
             return dict(extra)
         return of_stopped(home, group.name)
     except GateError as error:
@@ -51,7 +51,7 @@ def lines(group: GroupFacts, facts: dict[str, Any]) -> list[str]:
         return [f"{'Replication Slot':{_LABEL}}{slot}  UNKNOWN ({facts['error']})", ""]
     reason = f" ({facts['wal_reason']})" if facts.get("wal_reason") else ""
     made = [f"{'Replication Slot':{_LABEL}}{slot}  {facts.get('wal_status') or 'UNKNOWN'}{reason}"]
-    if facts.get("wal_status") == "lost":
+    if facts.get("wal_status") == "lost" or facts.get("lost"):
         made.append(f"{'':{_LABEL}}{facts.get('lost') or 'The slot is lost: re-sync'}")
         return [*made, ""]
     kept = facts.get("wal_kept_bytes")

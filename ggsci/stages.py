@@ -30,7 +30,6 @@ from trails.runtime.registration import Registration
 EXTRACT, PUMP, REPLICAT = "EXTRACT", "PUMP", "REPLICAT"
 RUNNING = "RUNNING"
 ASK_SECONDS = 1.0
-ASKED_AT_ONCE = 16
 _KINDS = {"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "mysql": "MySQL", "sqlite": "SQLite"}
 
 
@@ -88,7 +87,7 @@ def _ask_all(home: Home, names: list[str]) -> dict[str, dict[str, Any]]:
 
     if not names:
         return {}
-    with ThreadPoolExecutor(max_workers=min(ASKED_AT_ONCE, len(names))) as pool:
+    with ThreadPoolExecutor(max_workers=len(names)) as pool:
         return dict(zip(names, pool.map(lambda name: _ask(home, name), names), strict=True))
 
 

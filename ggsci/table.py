@@ -6,10 +6,10 @@ To add a command, add a row in ggsci/commands/, write the function it names, and
 
 from __future__ import annotations
 
-from ggsci.commands import database, groups, home, looking, manager, running, shell, trails
+from ggsci.commands import database, groups, home, lag, looking, manager, running, security, shell, trails, web
 from ggsci.grammar import Command, Grammar
 
-_SECTIONS = (home, manager, database, groups, trails, running, looking, shell)
+_SECTIONS = (home, manager, web, database, groups, trails, running, looking, lag, security, shell)
 
 COMMANDS: tuple[Command, ...] = tuple(row for section in _SECTIONS for row in section.ROWS)
 GRAMMAR = Grammar(COMMANDS)

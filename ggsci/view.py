@@ -311,7 +311,9 @@ def exttrail(trail: TrailFacts) -> list[str]:
 def lag(reply: dict[str, Any]) -> list[str]:
     """The answer to LAG: an unknown lag is said, and idleness is said beside it."""
     known = reply.get("lag_us")
-    text = (
-        "Last record lag UNKNOWN." if known is None or known < 0 else f"Last record lag {known // 1_000_000} seconds."
-    )
+    why = f": {reply['lag_why']}" if reply.get("lag_why") else ""
+    if known is None or known < 0:
+        text = f"Last record lag UNKNOWN{why}."
+    else:
+        text = f"Last record lag {known // 1_000_000} seconds."
     return [text, *(["At EOF, no more records to process"] if reply.get("at_eof") else [])]

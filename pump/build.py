@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from pump.params import PumpParams
 from pump.pump import Job, Pump
-from trails.errors import OperatorError
+from trails import tls
+from trails.errors import GateError, OperatorError
 from trails.position import TrailName
-from trails.runtime.process import Context
+from trails.reader import last_header
+from trails.runtime import clockdiff
+from trails.runtime import globals as globals_file
+from trails.runtime.checking import is_asked, report_and_stop
+from trails.runtime.process import Context, Process
 from trails.runtime.registration import TrailReg
 
+CODE_PLAIN = "TG-01231"
+CODE_READABLE = "TG-01522"
+CODE_PLAIN_COPY = "TG-01523"
 
-def build(context: Context) -> Pump:
+
+def build(context: Context) -> Process:
     """The Pump of this run. Raises ParamError or OperatorError if it can't start."""
     reg = context.registration
     assert reg is not None
     params = PumpParams.from_statements(context.statements, context.parameter_file)
+    if is_asked(context.statements):
+        from pump.checking import check
+
+        return report_and_stop(context, check(params, reg, context.home))
+    if not params.remote.tls and not tls.is_loopback(params.remote.host):
+        context.log.warning(
+            CODE_PLAIN,
+            f"NOTLS: the link to {params.remote.host} is plain TCP; whoever is on the way can read and change it.",
+        )
+    if params.encrypt and not params.remote.tls:
+        context.log.warning(
+            CODE_READABLE,
+            f"ENCRYPTTRAIL encrypts {params.trail} where it lies; with NOTLS its rows travel to {params.remote.host} "
+            "readable for whoever is on the way.",
+        )
     root = context.home.root
+    _warn_of_plain_copy(context, params, TrailName.parse(reg.trail, root))
     remote = _registered(reg.trails, params.trail, params.group)
+    certificates = tls.folder_of(root) if params.remote.tls else ""
+    if certificates:
+        tls.client_context(certificates)  # what is missing stops START, not the first try
     job = Job(
         params=params,
         home_id=context.home.id,
@@ -24,10 +54,24 @@ def build(context: Context) -> Pump:
         trail=TrailName.parse(reg.trail, root),
         title=reg.trail,
         megabytes=remote.megabytes,
+        tls=certificates,
         alter_no=reg.alter_no,
         alter=reg.alter,
+        clock_diff_s=globals_file.read(context.home).one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS),
     )
     return Pump(job, context.fs, context.log, context.clock, context.previous)
+
+
+def _warn_of_plain_copy(context: Context, params: PumpParams, trail: TrailName) -> None:
+    """An encrypted trail's copy is encrypted only where the pump's own file says so."""
+    header = None
+    with contextlib.suppress(GateError):  # a damaged file is told by who reads it, at its place
+        header = last_header(context.fs, trail)
+    if header is not None and header.key_id and not params.encrypt:
+        context.log.warning(
+            CODE_PLAIN_COPY,
+            f"{trail} is encrypted, its copy {params.trail} will not be: ENCRYPTTRAIL here asks for that.",
+        )
 
 
 def _registered(trails: tuple[TrailReg, ...], wanted: str, group: str) -> TrailReg:

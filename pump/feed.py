@@ -6,47 +6,64 @@ one block to send, after the definitions in force at the origin. Nothing here kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pump.filter import Filter, empty_middle
 from trails import wire
-from trails.codec import EMPTY, decode_defs, encode_defs
+from trails.codec import EMPTY, decode_data, decode_defs, encode_data, encode_defs
 from trails.errors import MismatchError
-from trails.format import BlockHeader, Indicator, Kind, file_seed, make_block_header
+from trails.format import FLAG_HEARTBEAT, BlockHeader, Indicator, Kind, file_seed, make_block_header
 from trails.fs import Fs
+from trails.heartbeat import Beat, beat_of, block_records
 from trails.position import START, Position, TrailName
 from trails.reader import Block, BlockReader, first_seqno
 from trails.record import TableDef
 
 PLACE_EVERY = 1.0
 
+StampBeat = Callable[[Beat], Beat]
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A block to send. `needed`: where reading must begin to resume after it, if that is before its end."""
+    """A block to send. `needed`: where reading must begin to resume after it, if that is before its end.
+
+    `beat`: the heartbeat that it is, with this pump's stamp.
+    """
 
     block: wire.Block
     header: BlockHeader
     needed: Position | None = None
+    beat: Beat | None = None
 
 
 class Feed:
     """Reads from `origin` on. `rules` None: blocks pass as they stand."""
 
     def __init__(
-        self, fs: Fs, trail: TrailName, trail_id: bytes, origin: Position, opened: bool, rules: Filter | None
+        self,
+        fs: Fs,
+        trail: TrailName,
+        trail_id: bytes,
+        origin: Position,
+        opened: bool,
+        rules: Filter | None,
+        stamp: StampBeat | None = None,
     ) -> None:
-        """Raises MismatchError if the file of `origin` is gone."""
+        """Raises MismatchError if the file of `origin` is gone. `stamp`: puts the pump's stamp on a heartbeat."""
         self._trail = trail
         self._trail_id = trail_id
         self._origin = origin
         self._rules = rules
+        self._stamp = stamp
         self._introduced = False
         self._dropped: Block | None = None
         self._placed = 0.0
         self._begin: Position | None = None
         self.at_end = False
+        self.taken = 0
+        """Bytes of blocks read."""
         if origin == START:
             _expect_first_file(fs, trail)
         if opened and rules is not None:
@@ -68,9 +85,12 @@ class Feed:
         """What the next source block gives to send: up to two blocks, or none. Never waits; sets `at_end`."""
         block = self._reader.read()
         self.at_end = block is None
+        self.taken += block.header.size if block is not None else 0
         found = self._introduce(block)
         if block is None:
             return [*found, *self._place(now)]
+        if block.header.is_heartbeat and self._stamp is not None:
+            return [*found, *self._stamped(block, self._stamp)]
         if self._rules is None:
             sent = wire.Block(block.start, block.end, block.raw_header, block.payload)
             return [*found, Outgoing(sent, block.header)]
@@ -99,6 +119,23 @@ class Feed:
 
     def _kept(self, defs: list[TableDef], *, strict: bool = False) -> list[TableDef]:
         return defs if self._rules is None else self._rules.definitions(defs, strict=strict)
+
+    # heartbeats
+
+    def _stamped(self, block: Block, stamp: StampBeat) -> list[Outgoing]:
+        """A heartbeat passes whatever TABLE says, with our stamp: the one block that PASSTHRU encodes anew."""
+        if block.end <= self._origin:
+            return []  # sent in an earlier session
+        where = f"{self._trail} {block.start}"
+        begin, beat = beat_of(decode_data(block.header, block.payload, where)[1], where)
+        stamped = stamp(beat)
+        made = encode_data([], block_records(stamped, begin))
+        header = replace(
+            block.header, flags=made.flags | FLAG_HEARTBEAT, payload_len=len(made.data), raw_len=made.raw_len,
+            payload_crc=made.crc,
+        )  # fmt: skip
+        self._dropped = None  # its place is said by this block
+        return [replace(self._outgoing(header, made.data, block.start, block.end), beat=stamped)]
 
     # filtering
 

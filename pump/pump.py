@@ -21,21 +21,27 @@ from typing import Any
 
 from pump.feed import Feed, Outgoing
 from pump.filter import Filter
+from pump.heartbeat import LONGEST_WAY_US, PumpHeartbeats
 from pump.link import Backoff, Dialler, Request
 from pump.params import PumpParams
+from pump.tcpstats import LinkStats
 from trails import wire
 from trails.channel import Channel
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.errors import AwayError, GateError, MismatchError, OperatorError, ProtocolError
 from trails.format import BlockHeader, FileHeader, Kind
 from trails.fs import Fs
+from trails.heartbeat import Beat, lag_of
 from trails.position import Position, TrailName
 from trails.reader import last_header
 from trails.record import Op, TableDef
+from trails.runtime import clockdiff
 from trails.runtime.clock import Clock
+from trails.runtime.control import unknown
+from trails.runtime.metrics import Counters, trail_backlog
 from trails.runtime.process import Process
 from trails.runtime.report import Log
-from trails.runtime.stats import COUNTERS, Stats
+from trails.runtime.stats import TOTAL_OPERATIONS, Stats
 from trails.runtime.tableparams import environment
 from trails.watch import Watch
 from trails.wire import Side, Type
@@ -72,8 +78,10 @@ class Job:
     trail: TrailName
     title: str  # the local trail as its operator named it
     megabytes: int
+    tls: str = ""  # the folder of the home's certificates; empty: a plain link
     alter_no: int = 0
     alter: dict[str, Any] = field(default_factory=dict)
+    clock_diff_s: float = clockdiff.DEFAULT_SECONDS
 
     def start(self) -> Position | None:
         """Where the last ALTER wants to begin; None if it moves nothing. OperatorError for what no pump can obey."""
@@ -91,12 +99,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """One block in flight."""
+    """One block in flight. `counts`: its changes, for STATS."""
 
     end: Position
     size: int
     header: BlockHeader
     needed: Position | None
+    beat: Beat | None = None
+    at: float = 0.0
+    counts: Sequence[tuple[str, Op | str, int]] = ()
 
 
 class Pump(Process):
@@ -117,18 +128,32 @@ class Pump(Process):
         self._dialler: Dialler | None = None
         self._channel: Channel | None = None
         self._greeted_at = 0.0
+        self._asked_us = 0
+        self.clock_offset_us: int | None = None  # the Collector's clock minus ours, as of the last WELCOME
+        self.clock_error_us = 0  # how far that may be off: half of the round trip
         self._feed: Feed | None = None
         self._source: FileHeader | None = None
+        self._read_trail = ""  # id of the trail that the checkpoint's positions are in
         self._in_flight: deque[_Sent] = deque()
         self._bytes_in_flight = 0
+        self._counted: list[tuple[str, Op | str, int]] = []  # changes of the block that was read last
         self._startup: Place | None = None
         self._current: Place | None = None
         self._recovery: Place | None = None
         self._write: WriteCheckpoint | None = None
         self._lag_us: int | None = None
-        self._passed = 0
-        self._stats = Stats(clock.now_us(), job.params.trail)
+        self._lag_why = ""
+        self._lag_at = clock.monotonic()  # when that was true
+        self._rolling = False  # ROLLOVER: the session is to end, and the next one begins a new remote file
+        self._tcp = LinkStats(clock)
+        self._acked_changes = self._acked_transactions = self._acked_bytes = 0
+        self._taken = 0  # bytes read in sessions that are over
+        self.stats: Stats = Stats(clock.now_us, job.params.trail)
         self._rules = self._filter()
+        self._heartbeats = PumpHeartbeats(
+            job.params.group, job.params.remote.host, clock, job.clock_diff_s,
+            lambda text: log.warning(clockdiff.CODE, text),
+        )  # fmt: skip
         self._remember(previous)
         mode = "TABLE clauses filter: blocks are decoded" if self._rules else "PASSTHRU: blocks are sent undecoded"
         log.info(CODE_MODE, f"{mode}; from {job.title} to {job.params.remote.host} {job.params.trail}.")
@@ -165,6 +190,11 @@ class Pump(Process):
             return True
         self._channel.tick(now)
         more = self._phase is Phase.STREAMING and self._fill(now)
+        self._tcp.room(free=self._phase is not Phase.STREAMING or self._has_room())
+        if self._rolling and not self._in_flight and self._channel.may_send(Type.BYE):
+            self._channel.send(wire.Bye(f"pump {self._job.params.group} begins a new trail file"))
+        if self.at_end:
+            self._lag_us, self._lag_at, self._lag_why = 0, now, ""
         return more or bool(events)
 
     def flush(self) -> Checkpoint | None:
@@ -214,6 +244,15 @@ class Pump(Process):
             return min(1.0, self._channel.wait(now))
         return 1.0
 
+    def counters(self) -> Counters:
+        """What the Collector has acknowledged as synced; read ahead of that, by what is in flight."""
+        taken = self._taken + (self._feed.taken if self._feed is not None else 0)
+        return Counters(self._acked_changes, self._acked_transactions, taken, self._acked_bytes)
+
+    def blocked(self) -> bool:
+        """Whether the window, or the link, is full."""
+        return self._phase is Phase.STREAMING and not self._has_room()
+
     # getting a link
 
     def _dial(self) -> bool:
@@ -225,7 +264,7 @@ class Pump(Process):
         self._source = source
         params = self._job.params
         pump = f"{self._job.home_id}/{params.group}"
-        request = Request(params.remote.host, params.remote.port, params.trail, pump, source.trail_id)
+        request = Request(params.remote.host, params.remote.port, params.trail, pump, source.trail_id, self._job.tls)
         self._dialler = Dialler(request, timeout=params.remote.dead_seconds)
         self._phase = Phase.DIALLING
         return False
@@ -246,7 +285,9 @@ class Pump(Process):
             sock.close()
             raise AwayError(f"Collector at {remote.host}: the link is lost: {error.strerror}") from None
         self._phase = Phase.GREETING
+        self._tcp.opened(self._channel)
         self._greeted_at = now
+        self._asked_us = self._clock.now_us()
         self._channel.send(self._hello(self._source))
         return True
 
@@ -255,7 +296,7 @@ class Pump(Process):
         return wire.Hello(
             home=job.home_id, group=job.params.group, host=job.host, trail=job.params.trail, trail_id=source.trail_id,
             source=source.source, alter=job.alter_no, start=self._start, megabytes=job.megabytes,
-            dead=job.params.remote.dead_seconds * 1000,
+            dead=job.params.remote.dead_seconds * 1000, encrypt=job.params.encrypt,
         )  # fmt: skip
 
     def _lost(self, error: GateError, now: float) -> None:
@@ -273,9 +314,11 @@ class Pump(Process):
         for part in (self._dialler, self._channel, self._feed):
             if part is not None:
                 part.close()
+        self._taken += self._feed.taken if self._feed is not None else 0
         self._dialler = self._channel = self._feed = None
-        self._in_flight.clear()
-        self._bytes_in_flight = 0
+        self._bytes_in_flight = 0  # the next WELCOME says how much of it arrived
+        self._rolling = False
+        self._tcp.closed()
         self._phase = Phase.AWAY
 
     # what the Collector says
@@ -306,7 +349,14 @@ class Pump(Process):
                 f"{self._job.alter_no}: it was restored, or the group added again",
                 hint="ALTER the group again until its number is higher, or give it another remote trail",
             )
-        self._feed = Feed(self._fs, self._job.trail, self._source.trail_id, welcome.origin, welcome.open, self._rules)
+        self._compare_clocks(welcome)
+        self._settle(welcome.origin)
+        self._in_flight.clear()
+        self._counted.clear()
+        self._bytes_in_flight = 0
+        self._read_trail = self._source.trail_id.hex()
+        place, stamp = (welcome.origin, welcome.open), self._heartbeats.stamp
+        self._feed = Feed(self._fs, self._job.trail, self._source.trail_id, *place, self._rules, stamp)
         self._phase = Phase.STREAMING
         csn = self._current.csn if self._current else ""
         self._current = self._place(welcome.origin, None, csn)
@@ -315,15 +365,40 @@ class Pump(Process):
         self._written(welcome.position)
         self._log.info(CODE_LINK, f"Linked to {self._peer()}; going on from {welcome.origin} of {self._job.title}.")
 
+    def _compare_clocks(self, welcome: wire.Welcome) -> None:
+        """The Collector read its clock between our asking and its answer: in the middle, as far as we know."""
+        if not welcome.now_us:
+            return
+        now_us = self._clock.now_us()
+        # What takes longer than that is not the way: the Collector was mending its trail before it looked.
+        self.clock_error_us = min(max(0, now_us - self._asked_us) // 2, LONGEST_WAY_US)
+        self.clock_offset_us = welcome.now_us + self.clock_error_us - now_us
+        self._heartbeats.compared(self.clock_offset_us, self.clock_error_us)
+
     def _acknowledged(self, ack: wire.Ack) -> None:
-        last = None
-        while self._in_flight and self._in_flight[0].end <= ack.origin:
-            last = self._in_flight.popleft()
-            self._bytes_in_flight -= last.size
-        if last is not None:
-            self._passed_on(last)
+        settled = self._settle(ack.origin)
+        for sent in settled:
+            self._tcp.acknowledged(self._clock.monotonic() - sent.at)
+        if settled:
+            self._passed_on(settled[-1])
             self._backoff.succeeded()
         self._written(ack.position)
+
+    def _settle(self, origin: Position) -> list[_Sent]:
+        """Blocks in flight up to there are synced: they count now, once, however often the link was lost."""
+        settled = []
+        while self._in_flight and self._in_flight[0].end <= origin:
+            sent = self._in_flight.popleft()
+            settled.append(sent)
+            self._bytes_in_flight -= sent.size
+            self._acked_bytes += sent.size
+            self._acked_changes += sent.header.changes
+            self._acked_transactions += 0 if sent.header.is_heartbeat else sent.header.transactions
+            for table, op, n in sent.counts:
+                self.stats.count(table, table, op, n)
+            if sent.beat is not None:
+                self._heartbeats.passed(sent.beat)
+        return settled
 
     def _passed_on(self, sent: _Sent) -> None:
         header = sent.header
@@ -331,7 +406,8 @@ class Pump(Process):
         self._current = self._place(sent.end, header.time_us or None, csn)
         self._recovery = self._place(sent.needed, None, "") if sent.needed else None
         if header.kind == Kind.DATA:
-            self._lag_us = max(0, self._clock.now_us() - header.time_us)
+            self._lag_us, self._lag_why = lag_of(self._clock.now_us(), header.time_us, self._heartbeats.skew_us)
+            self._lag_at = self._clock.monotonic()
 
     def _written(self, position: Position) -> None:
         now_us = self._clock.now_us()
@@ -339,15 +415,16 @@ class Pump(Process):
 
     def _closed(self, bye: wire.Bye) -> None:
         """The Collector ended the session: in answer to our own BYE, or because it was told to."""
-        if not self._closing:
+        if not self._closing and not self._rolling:
             raise AwayError(f"{self._peer()} ended the session: {bye.text}")
+        self._retry_at = self._clock.monotonic()
         self._drop_link()
 
     # sending
 
     def _has_room(self) -> bool:
         """Whether another block may go out: into our queue, and into the window. One block always may."""
-        if self._channel is None or self._phase is not Phase.STREAMING:
+        if self._channel is None or self._phase is not Phase.STREAMING or self._rolling:
             return False
         return not self._in_flight or (
             self._channel.unsent < QUEUE_BYTES and self._bytes_in_flight < self._job.params.window_bytes
@@ -371,11 +448,23 @@ class Pump(Process):
         block = outgoing.block
         self._channel.send(block)
         size = len(block.payload) + wire.BLOCK_PREFIX
-        self._in_flight.append(_Sent(block.end, size, outgoing.header, outgoing.needed))
+        counts, header = self._counts(outgoing.header), outgoing.header
+        self._in_flight.append(
+            _Sent(block.end, size, header, outgoing.needed, outgoing.beat, self._clock.monotonic(), counts)
+        )
         self._bytes_in_flight += size
-        if self._rules is None:
-            self._passed += outgoing.header.changes
+        self._tcp.sent(header)
         return size
+
+    def _counts(self, header: BlockHeader) -> Sequence[tuple[str, Op | str, int]]:
+        """What STATS is to count once the block is acknowledged."""
+        if header.kind != Kind.DATA or header.is_heartbeat:
+            return ()
+        if self._rules is None:
+            # Undecoded blocks say how many changes they hold, not of which table or kind.
+            return (("*.*", TOTAL_OPERATIONS, header.changes),) if header.changes else ()
+        counted, self._counted = self._counted, []
+        return counted
 
     def _await(self, deadline: float) -> None:
         """Serve the link without sending more blocks, until something came or the deadline."""
@@ -394,8 +483,10 @@ class Pump(Process):
     def _remember(self, previous: Sequence[Checkpoint]) -> None:
         """Until the first WELCOME: stand where the last run's checkpoint stood, so that nothing more is purged."""
         last = next((c for c in previous if c.reads), None)
+        self._heartbeats.arrivals.load(last.extra.get("heartbeats") if last is not None else None)
         if last is None or last.extra.get("alter_no", 0) != self._job.alter_no:
             return
+        self._read_trail = str(last.extra.get("trail_id", ""))
         self._startup = self._current = last.reads[0].current
         self._recovery = last.reads[0].recovery
         self._write = last.writes[0] if last.writes else None
@@ -406,7 +497,11 @@ class Pump(Process):
         read = ReadCheckpoint(SOURCE, self._startup, self._current, self._recovery)
         return Checkpoint(
             self._job.params.group, "EXTRACT", (read,), (self._write,) if self._write else (),
-            lag_us=self._lag_us, extra={"alter_no": self._job.alter_no},
+            lag_us=self._lag_now(),
+            extra={
+                "trail_id": self._read_trail, "alter_no": self._job.alter_no,
+                "heartbeats": self._heartbeats.arrivals.entries(),
+            },
         )  # fmt: skip
 
     def _place(self, position: Position, time_us: int | None, csn: str) -> Place:
@@ -414,7 +509,7 @@ class Pump(Process):
         return Place(position.seqno, position.rba, time_us, csn, name)
 
     def _count(self, table: TableDef, op: Op, n: int) -> None:
-        self._stats.count(table.full_name, table.full_name, op, n)
+        self._counted.append((table.full_name, op, n))
 
     @property
     def at_end(self) -> bool:
@@ -422,10 +517,13 @@ class Pump(Process):
         return self._feed is not None and self._feed.at_end and not self._in_flight
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- no verb here has any
-        """STATUS, STATS, GETLAG, LOGEND."""
-        answers = {"STATUS": self._status, "STATS": self._statistics, "GETLAG": self._lag, "LOGEND": self._log_end}
+        """See Process."""
+        answers = {
+            "STATUS": self._status, "GETLAG": self._lag, "LOGEND": self._log_end, "METRICS": self._measures,
+            "ROLLOVER": self._roll, "GETTCPSTATS": self._tcp.reply, "RESETTCPSTATS": self._tcp.reset,
+        }  # fmt: skip
         if verb not in answers:
-            raise OperatorError(f"a pump knows no {verb}", hint="It answers " + ", ".join(sorted(answers)))
+            raise unknown("a pump", verb, answers)
         return answers[verb]()
 
     def _status(self) -> dict[str, Any]:
@@ -437,16 +535,48 @@ class Pump(Process):
         status = "At EOF" if self.at_end else self._phase.value
         return {"status": status, "pid": os.getpid(), "read": read, "write": written, "in_transaction": None}
 
-    def _statistics(self) -> dict[str, Any]:
-        reply = self._stats.to_reply()
-        if self._rules is None and self._passed:
-            # Undecoded blocks say how many changes they hold, not of which table or kind.
-            row = dict.fromkeys(COUNTERS, 0)
-            reply["tables"] = [{"from": "*.*", "to": "*.*", **row, "operations": self._passed}]
-        return reply
+    def _roll(self) -> dict[str, Any]:
+        """End the session once all is acknowledged: a Collector begins each session in a new file."""
+        if self._phase is not Phase.STREAMING:
+            raise OperatorError(
+                "the remote trail can't be rolled over: there is no link", hint="Try again once it is back"
+            )
+        self._rolling = True
+        return {}
 
     def _lag(self) -> dict[str, Any]:
-        return {"lag_us": self._lag_us, "at_eof": self.at_end}
+        found = self._heartbeats.arrivals.entries()
+        return {"lag_us": self._lag_now(), "lag_why": self._lag_why, "at_eof": self.at_end, "heartbeats": found}
+
+    def _lag_now(self) -> int | None:
+        """That of the last block acknowledged, or none at the trail's end, and all the time since.
+
+        So it grows while nothing moves, whatever the reason.
+        """
+        if self.at_end or self._lag_us is None:
+            return 0 if self.at_end else None
+        return self._lag_us + int((self._clock.monotonic() - self._lag_at) * 1_000_000)
+
+    def _measures(self) -> dict[str, Any]:
+        """What METRICS can't know of by itself. What is in flight still waits: it is not yet acknowledged."""
+        place, status = self._current, self._status()
+        position = Position(place.seqno, place.rba) if place else None
+        waiting = 0 if self.at_end else trail_backlog(self._fs, self._job.trail, position)
+        return {
+            "read": status["read"] if place else None,
+            "write": next(iter(status["write"]), None),
+            "backlog_bytes": waiting,
+            "backlog_us": None if waiting else 0,
+            "extra": {
+                "state": "" if self._phase is Phase.STREAMING else self._phase.value,
+                "trouble": self._warned[0] if self._phase is not Phase.STREAMING else "",
+                "peer": self._peer() if self._channel else "",
+                "inflight_bytes": self._bytes_in_flight,
+                "window_bytes": self._job.params.window_bytes,
+                "newest_us": place.time_us if place else None,
+                "clock_offset_us": self.clock_offset_us,
+            },
+        }
 
     def _log_end(self) -> dict[str, Any]:
         return {"logend": self.at_end}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from urllib.parse import unquote, urlsplit
 
+from replicat.heartbeat import End, ReplicatHeartbeats
 from replicat.params import ReplicatParams, exact_table
 from replicat.refused.discard import Discards, needs_file
 from replicat.refused.discardfile import DiscardFile
@@ -13,8 +15,13 @@ from replicat.target import Target
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.position import TrailName
+from trails.runtime import clockdiff
+from trails.runtime import globals as globals_file
+from trails.runtime.checking import report_and_stop
+from trails.runtime.heartbeattable import HeartbeatTable
 from trails.runtime.process import Context, Process, main
 from trails.runtime.registration import Registration
+from trails.runtime.report import RESOLVED
 
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
@@ -24,17 +31,19 @@ def build(context: Context) -> Process:
     """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
     from replicat.engine import SparkEngine, SparkSettings
     from replicat.replicat import Replicat
+    from replicat.targets import about
 
-    params = ReplicatParams.from_statements(context.statements, context.parameter_file)
+    params = ReplicatParams.from_statements(context.statements, context.parameter_file).resolved(context.home)
     registration = context.registration
     assert registration is not None
     if params.check_only:
-        from replicat.checking import report_and_stop
+        from replicat.checking import check
 
-        return report_and_stop(context, params)
+        return report_and_stop(context, check(params, registration, context.home, context.fs))
     trail = TrailName.parse(registration.trail, context.home.root)
     target = _target(context, params)
     target.connect()  # a wrong password should not cost the seconds that Spark takes to start
+    context.report.lines(about(target, params.target_url))
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
     settings = SparkSettings(
         name=f"trailgate {context.group}",
@@ -57,8 +66,10 @@ def build(context: Context) -> Process:
             engine=engine,
             spill=settings.scratch if settings.local else "",
             note=lambda text: context.log.info(MESSAGE, text),
+            tell=lambda text: context.log.detail(RESOLVED, text),
             seen=_seen(context, registration),
             discards=discards,
+            heartbeats=_heartbeats(context, params, target),
         )
     except BaseException:
         target.close()
@@ -74,6 +85,24 @@ def _seen(context: Context, registration: Registration) -> int | None:
         return None  # it costs this one check, nothing else
     known = [save.extra for save in saves if save.extra.get("group_key") == registration.group_key]
     return int(known[0].get("alter_no", 0)) if known and known[0].get("trail_id") else None
+
+
+def _heartbeats(context: Context, params: ReplicatParams, target: Target) -> ReplicatHeartbeats:
+    """Where GLOBALS has them; the figures of the run before are kept with their age."""
+    registration = context.registration
+    assert registration is not None
+    found = globals_file.read(context.home)
+    database = os.path.basename(unquote(urlsplit(params.target_url).path))
+    made = ReplicatHeartbeats(
+        HeartbeatTable.of(found),
+        End(context.group, registration.group_key, database),
+        target,
+        context.clock,
+        found.one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS),
+        lambda text: context.log.warning(clockdiff.CODE, text),
+    )
+    made.arrivals.load(context.previous[0].extra.get("heartbeats") if context.previous else None)
+    return made
 
 
 def _discards(context: Context, params: ReplicatParams) -> Discards:

@@ -1,12 +1,15 @@
 """`python -P -m replicat.admin`: ggsci's hand in the target. One JSON request on stdin, one JSON reply on stdout.
 
 dblogin{url}                                     -> user, database, server
+list_tables{url, pattern}                        -> tables
 add_checkpointtable{url, table}                  makes the table (and its schema)
 info_checkpointtable{url, table}                 -> exists, rows
 delete_checkpointtable{url, table}
 row{url, table, group, group_key}                -> row, or null
 delete_row{url, table, group, group_key}         -> deleted
 check_params{home, group}                        -> mistakes, notes: what START would find out
+add_, alter_, info_, delete_heartbeattable{url, heartbeat, frequency, retention, purge} -> made, settings, lags, deleted
+heartbeat_history{url, heartbeat}                -> days: least, mean and greatest lag of each path
 replay_discards{home, group, file, dry, compare} -> counts, records: what became of each; progress lines on stderr
 """
 
@@ -21,6 +24,8 @@ from typing import Any
 from replicat.params import exact_table
 from replicat.targets import Admin, admin_for
 from trails.errors import GateError, OperatorError
+from trails.runtime.credentials import hide_url
+from trails.runtime.params import Pattern
 from trails.runtime.report import mask
 
 Reply = dict[str, Any]
@@ -29,6 +34,7 @@ PROGRESS_SECONDS = 2.0
 
 def answer(request: dict[str, Any]) -> Reply:
     """The reply to one request; an error is a reply too."""
+    hide_url(str(request.get("url", "")))
     try:
         verb = _VERBS.get(str(request.get("verb")))
         if verb is None:
@@ -42,6 +48,15 @@ def answer(request: dict[str, Any]) -> Reply:
 
 def _dblogin(request: dict[str, Any]) -> Reply:
     return dict(_admin(request).database_info(request["url"]))
+
+
+def _list_tables(request: dict[str, Any]) -> Reply:
+    try:
+        pattern = Pattern(str(request["pattern"]))
+    except ValueError as error:
+        raise OperatorError(f"table {request['pattern']!r}: expected {error}") from None
+    found = _admin(request).tables(request["url"])
+    return {"tables": [f"{schema}.{name}" for schema, name in found if pattern.matches(schema, name)]}
 
 
 def _add_table(request: dict[str, Any]) -> Reply:
@@ -89,8 +104,8 @@ def _check_params(request: dict[str, Any]) -> Reply:
     from trails.fs import RealFs
     from trails.runtime.home import Home
 
-    found = check_group(Home.at(request["home"], RealFs()), str(request["group"]))
-    return {"mistakes": [mask(text) for text in found.mistakes], "notes": [mask(text) for text in found.notes]}
+    home = Home.at(request["home"], RealFs())
+    return check_group(home, str(request["group"]), str(request.get("path") or "")).to_reply()
 
 
 def _replay_discards(request: dict[str, Any]) -> Reply:
@@ -118,6 +133,15 @@ def _replay_discards(request: dict[str, Any]) -> Reply:
     return {"counts": dict(counts), "records": [{**one, "why": mask(one["why"])} for one in records]}
 
 
+def _heartbeats(verb: str) -> Callable[[dict[str, Any]], Reply]:
+    def do(request: dict[str, Any]) -> Reply:
+        from replicat import heartbeattables
+
+        return dict(getattr(heartbeattables, verb)(request))
+
+    return do
+
+
 def _admin(request: dict[str, Any]) -> Admin:
     return admin_for(request["url"])
 
@@ -131,6 +155,7 @@ def _table(request: dict[str, Any]) -> tuple[str, str]:
 
 _VERBS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "dblogin": _dblogin,
+    "list_tables": _list_tables,
     "add_checkpointtable": _add_table,
     "info_checkpointtable": _info_table,
     "delete_checkpointtable": _delete_table,
@@ -138,6 +163,11 @@ _VERBS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "delete_row": _delete_row,
     "check_params": _check_params,
     "replay_discards": _replay_discards,
+    "add_heartbeattable": _heartbeats("add"),
+    "alter_heartbeattable": _heartbeats("alter"),
+    "info_heartbeattable": _heartbeats("info"),
+    "delete_heartbeattable": _heartbeats("delete"),
+    "heartbeat_history": _heartbeats("history"),
 }
 
 

@@ -106,7 +106,7 @@ class Applying:
             self._target.check_commit()
         except RefusedError as error:
             raise OperatorError(
-                f"the target refuses a part of a transaction larger than MAXTRANSOPS (behind CSN {csn}): {error}",
+                f"the target refuses a part of a transaction larger than MAXTRANSOPS (behind CSN {csn}): {error.shown}",
                 hint="Only the whole transaction satisfies the constraint: raise MAXTRANSOPS, or take it out",
             ) from error
 

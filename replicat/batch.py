@@ -7,6 +7,8 @@ after earlier ones, so order holds. Where a unit can be cut, and the place betwe
 
     a block of many whole transactions     between two of them       split = transactions before the cut
     one larger transaction                 between two blocks        split = blocks before the cut (MAXTRANSOPS, DDL)
+
+Heartbeats are no part of a job: a batch carries their blocks beside it, and may hold nothing else.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from trails.reader import Block, BlockReader
 
 # Decoding so many rows takes a Spark worker a sixth of a second; more workers for less would only spoil compaction.
 TASK_ROWS = 100_000
+MOST_BEATS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Batch:
     """What one target transaction holds. `end` and `split` are where the row then stands.
 
     `partial`: the last transaction goes on behind it; `before`: how many of its changes stand in earlier batches.
+    `beats`: the heartbeats before its end. A batch of nothing else has one job without tasks.
     """
 
     jobs: tuple[Job, ...]
@@ -66,6 +70,7 @@ class Batch:
     split: int = 0
     partial: bool = False
     before: int = 0
+    beats: tuple[Block, ...] = ()
 
     @property
     def blocks(self) -> list[Block]:
@@ -165,9 +170,15 @@ class _Gathered:
     """What the next batch holds so far."""
 
     pieces: list[_Piece] = field(default_factory=list)
+    beats: list[Unit] = field(default_factory=list)
     rows: int = 0
     size: int = 0
     since: float = 0.0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self.pieces or self.beats)
 
 
 def _no_look(block: Block) -> Sequence[Begun]:
@@ -216,12 +227,12 @@ class Batcher:
     @property
     def position(self) -> Position | None:
         """See above; None if nothing was read yet, or something read is not given out."""
-        return None if self._gathered.pieces or self._held else self._behind
+        return None if self._gathered.anything or self._held else self._behind
 
     @property
     def ended(self) -> str:
         """See above."""
-        return "" if self._gathered.pieces or self._held else self._stop
+        return "" if self._gathered.anything or self._held else self._stop
 
     @property
     def gathers_for(self) -> float:
@@ -239,9 +250,9 @@ class Batcher:
         while (rest := self._take()) is not None:
             alone = rest.unit.has_ddl or self._is_too_large(rest)
             refused = self._lies_before(rest) == rest.low
-            if refused and not self._gathered.pieces:
+            if refused and not self._gathered.anything:
                 self._before, refused = None, False
-            if self._gathered.pieces and (alone or refused or self._would_overflow(rest)):
+            if self._gathered.anything and (alone or refused or self._would_overflow(rest)):
                 self._held = rest
                 break
             if alone:
@@ -262,13 +273,16 @@ class Batcher:
         rest, self._held = self._held, None
         if rest is not None:
             return rest
-        while not self._stop and (unit := self._planner.next()) is not None:
+        while not self._stop and len(self._gathered.beats) < MOST_BEATS and (unit := self._planner.next()) is not None:
             self.at_end = False
-            if unit.blocks and (rest := self._admitted(unit)) is not None:
+            rest = self._admitted(unit) if unit.blocks else None
+            if rest is not None and not unit.is_heartbeat:
                 return rest
-            if not self._stop:
+            if rest is not None:
+                self._gathered.beats.append(unit)
+            if rest is not None or not self._stop:
                 self._behind = unit.end
-        if not self._stop:
+        if not self._stop and len(self._gathered.beats) < MOST_BEATS:
             self.at_end = True
             if self._cutting.at_eof:
                 self._stop = "the end of the trail is reached"
@@ -396,14 +410,21 @@ class Batcher:
     # Batches
 
     def _close(self) -> Batch | None:
-        pieces, rows = self._gathered.pieces, self._gathered.rows
-        if not pieces:
+        pieces, rows, beats = self._gathered.pieces, self._gathered.rows, self._gathered.beats
+        if not self._gathered.anything:
             return None
         self._gathered = _Gathered()
+        blocks = tuple(block for unit in beats for block in unit.blocks)
+        if not pieces:
+            assert self._behind is not None
+            last_beat = beats[-1]
+            return Batch((Job(),), self._behind, last_beat.csn, last_beat.time_us, 0, 0, beats=blocks)
         first, last = pieces[0], pieces[-1]
         end = last.unit.start if last.is_cut else self._behind
         assert end is not None
         csn, time_us = last.last
+        if beats and beats[-1].start > last.unit.start:
+            csn, time_us = beats[-1].csn, beats[-1].time_us
         inside = not first.rest.many
         return Batch(
             jobs=tuple(self._jobs(pieces)),
@@ -415,6 +436,7 @@ class Batcher:
             split=last.high if last.is_cut else 0,
             partial=last.is_cut and not last.rest.many,
             before=first.rest.changes(0, first.low) if inside else 0,
+            beats=blocks,
         )
 
     def _jobs(self, pieces: Sequence[_Piece]) -> Iterable[Job]:
@@ -496,7 +518,7 @@ def looker(fs: Fs, trail: TrailName, reader: BlockReader) -> Look:
 def read_records(fs: Fs, trail: TrailName, trail_id: bytes, block: Block) -> list[Any]:
     """What stands in one block."""
     place = (block.start.seqno, block.start.rba, block.end.rba)
-    task = Task(trail.folder, trail.prefix, trail_id, (place,), {})
+    task = Task(trail.folder, trail.prefix, trail_id, (place,), {}, wallet=trail.wallet)
     return [record for _, _, records in read_blocks(task, fs) for record in records]
 
 
@@ -520,6 +542,7 @@ def tasks_of(job: Job, trail: TrailName, trail_id: bytes, plans: Plans, spill: s
                 job.skip if number == 0 else 0,
                 job.until if number == last else None,
                 head and (place(head[0]), head[1]),
+                trail.wallet,
             )
         )
         head = _head_behind(blocks, head)

@@ -19,7 +19,6 @@ from replicat.plan import Plans, TablePlan
 from replicat.target import RefusedError
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError
-from trails.format import check_payload
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
 from trails.record import Image, Op, Value
@@ -35,6 +34,7 @@ class Task:
     `skip`, `until`: of the transactions in the first block those numbered below `skip` are left out, and in the last
     block those from `until` on (None: none): a batch may begin and end inside a block of many transactions.
     `head`: of a transaction that goes on from before the task, the block where it begins, and its changes before here.
+    `wallet`: the folder of the trail's keys, where TrailName knows it; no key ever stands in a task.
     """
 
     folder: str
@@ -46,6 +46,7 @@ class Task:
     skip: int = 0
     until: int | None = None
     head: tuple[Place, int] | None = None
+    wallet: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ def _by_map(task: Task, tables: list[bytes], record: list[Any]) -> Iterator[Plan
 
 def blocks(task: Task, fs: Fs | None = None) -> Iterator[tuple[Position, list[bytes], list[Any]]]:
     """(place, table ids, records) of each block; every CRC checked, and only the task's own transactions given."""
-    trail = TrailName(task.folder, task.prefix)
+    trail = TrailName(task.folder, task.prefix, task.wallet)
     segment: Segment | None = None
     last = len(task.blocks) - 1
     try:
@@ -267,9 +268,7 @@ def blocks(task: Task, fs: Fs | None = None) -> Iterator[tuple[Position, list[by
                     segment.close()
                 segment = _open(fs or RealFs(), trail, seqno, task.trail_id)
             header = segment.block_header(start, end)
-            payload = segment.payload(start, header)
-            check_payload(header, payload, segment.path, start)
-            tables, records = decode_data(header, payload, f"{segment.path}, RBA {start}")
+            tables, records = decode_data(*segment.plain(start, header), f"{segment.path}, RBA {start}")
             skip, until = task.skip if number == 0 else 0, task.until if number == last else None
             if skip or until is not None:
                 records = between(records, skip, until)
@@ -315,7 +314,8 @@ def _spot(
         return Spot(position, csn, index, source, "truncate", "", target, plan=plan, xid=xid, time_us=time_us)
     (plan,) = found
     before, after = _images(op, record)
-    shown = ", ".join(map(str, _key(plan, part) or [record[2][i] for i in _source_key(plan)] or record[2]))
+    # Messages name a row by its key and say no other value of it.
+    shown = ", ".join(map(str, _key(plan, part) or [record[2][i] for i in _source_key(plan)] or ["no key"]))
     columns = plan.columns or plan.layout.columns
     return Spot(
         position, csn, index, source, op.name.lower(), shown, target, columns, before, after, plan, xid, time_us

@@ -25,6 +25,7 @@ from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
 from replicat.plan import Plans
 from trails.errors import EXIT_AWAY, GateError, OperatorError
 from trails.fs import Fs
+from trails.runtime.masking import mask
 
 # Each job's result comes through a socket file that the JVM would remember for ever.
 FORGET_JOBS = 1000
@@ -69,7 +70,10 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """`scratch` is a private folder that is emptied at start; `log` takes what Spark says."""
+    """`scratch` is a private folder that is emptied at start; `log` takes what Spark says.
+
+    `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds.
+    """
 
     name: str
     scratch: str
@@ -77,6 +81,7 @@ class SparkSettings:
     master: str = DEFAULT_MASTER
     megabytes: int = DEFAULT_SPARK_MEGABYTES
     options: tuple[tuple[str, str], ...] = field(default=())
+    warm: bool = True
 
     @property
     def local(self) -> bool:
@@ -108,7 +113,8 @@ class SparkEngine:
         try:
             self._context = self._start()
             self._sql = SparkSql(self._context, self._warm)
-            self._run([])
+            if settings.warm:
+                self._run([])
         except BaseException:
             self._end()
             raise
@@ -163,7 +169,8 @@ class SparkEngine:
 
     def _warm(self) -> None:
         """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
-        self._pool.submit(warm, self._sql)  # if that fails, so does the first batch, and tells it
+        if self._settings.warm:
+            self._pool.submit(warm, self._sql)  # if that fails, so does the first batch, and tells it
 
     def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
         """What the tasks evaluate. Looked for once as long as the plans are the same."""
@@ -194,10 +201,12 @@ class SparkEngine:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
 
-        conf = SparkConf(loadDefaults=False).setAll(list(spark_options(self._settings).items()))
+        options = spark_options(self._settings)
+        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+        at_launch = SparkConf(loadDefaults=False).setAll(on_command_line(options))
         try:
             streams = {"stdout": self._output, "stderr": self._output}
-            self._gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+            self._gateway = launch_gateway(at_launch, streams)  # type: ignore[no-untyped-call]
             return SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:  # Spark's own errors share no base
             raise OperatorError(
@@ -243,6 +252,8 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.locality.wait": "0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Or every account of this host could talk to the driver's ports. The secret is made by Spark, in memory.
+        **({"spark.authenticate": "true"} if settings.local else {}),
         "spark.driver.memory": f"{settings.megabytes}m",
         "spark.driver.maxResultSize": "0",
         "spark.local.dir": settings.scratch,
@@ -250,6 +261,11 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         f"-Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
         **dict(settings.options),
     }
+
+
+def on_command_line(options: dict[str, str]) -> list[tuple[str, str]]:
+    """What the JVM is started with. Command lines are for all to see, so secrets follow when it runs."""
+    return [(name, value) for name, value in options.items() if mask(f"{name}=x") == f"{name}=x"]
 
 
 def _need_java() -> None:

@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from replicat.target import RefusedError, ShapeChangedError, Target
-from replicat.targets.heartbeatsql import CLOCK_US, NAMES, HeartbeatSql, first_number
-from trails.errors import OperatorError
+from replicat.targets.heartbeatsql import CLOCK_US, HeartbeatSql, first_number
+from trails.errors import GateError, OperatorError
 from trails.heartbeat import ARROW, Arrivals, Beat, Stamp, beat_of
 from trails.record import Record
 from trails.runtime.clock import Clock
 from trails.runtime.clockdiff import ClockWatch, compare
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.heartbeattable import HeartbeatSettings, HeartbeatTable
 
 LOOK_SECONDS = 60.0
-TIME = NAMES.index("incoming_heartbeat_ts")
 _DAY_US = 86_400_000_000
 _KEEP = (OperatorError, RefusedError, ShapeChangedError)
 """What of a target's errors concerns the heartbeat alone; AwayError concerns the whole batch."""
@@ -68,8 +67,11 @@ class ReplicatHeartbeats:
     def attached(self) -> None:
         """A new connection: compare clocks, look for the tables. No transaction is open."""
         self._waiting = []
-        self._compare()
-        self._look()
+        try:
+            self._compare()
+            self._look()
+        except _KEEP as error:
+            self._failed(error)
 
     def read(self, blocks: Sequence[tuple[str, list[Any]]]) -> Record:
         """Take a batch's heartbeats, given as (where, records); the begin of the last one's transaction."""
@@ -110,37 +112,30 @@ class ReplicatHeartbeats:
             work()
         except _KEEP as error:
             self._target.undo(mark)
-            self._there = False
-            self._look_at = self._clock.monotonic() + LOOK_SECONDS
-            self._complain(str(error))
+            self._failed(error)
 
-    def _complain(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
-            self._warn(f"heartbeats are not written into the target: {text}")
+    def _failed(self, error: GateError) -> None:
+        """It is tried again in a minute, or with the next connection."""
+        self._there = False
+        self._look_at = self._clock.monotonic() + LOOK_SECONDS
+        if str(error) != self._told:
+            self._told = str(error)
+            self._warn(f"heartbeats are not written into the target: {error}")
 
     def _compare(self) -> None:
         statement = CLOCK_US.get(self._target.kind)
         if statement is None:
             return
-        try:
-            found = compare(lambda: first_number(self._target.read(statement), "the target's clock"), self._clock)
-        except _KEEP as error:
-            self._watch.found(None)
-            self._complain(str(error))
-        else:
-            self._watch.found(found.ahead_us, found.error_us)
+        self._watch.found(None)
+        found = compare(lambda: first_number(self._target.read(statement), "the target's clock"), self._clock)
+        self._watch.found(found.ahead_us, found.error_us)
 
     def _look(self) -> None:
         """Whether the tables are there; asked again each minute while they are not."""
         self._look_at = self._clock.monotonic() + LOOK_SECONDS
         table = self._sql.table
         places = [(table.schema, table.base), (table.schema, table.history), (table.schema, table.settings)]
-        try:
-            self._there = len(self._target.tables(places)) == len(places)
-        except _KEEP as error:
-            self._there = False
-            self._complain(str(error))
+        self._there = len(self._target.tables(places)) == len(places)
 
     def _write(self, beats: Sequence[Beat]) -> None:
         self._compare()
@@ -149,19 +144,19 @@ class ReplicatHeartbeats:
         for beat in beats:
             key, values = self._key(beat), self._values(beat)
             newest[key] = values
-            self._target.write(self._sql.drop_history(), [values[TIME], key])
-            self._target.write(self._sql.add_history(), [*values, key, self._sql.moment(now)])
+            self._target.write(self._sql.put_history(), [*values, key, self._sql.moment(now)])
         for key, values in newest.items():
-            if not self._target.write(self._sql.update(), [*values, key]):
-                self._target.write(self._sql.insert(), [*values, key])
+            self._target.write(self._sql.put(), [*values, key])
         if now >= self._purge_at_us:
             self._purge(now)
+        self._told = ""
 
     def _purge(self, now: int) -> None:
-        _, retention, purge = (int(value) for value in self._target.read(self._sql.settings())[0])
-        self._purge_at_us = now + max(1, purge) * _DAY_US
-        if purge:
-            self._target.write(self._sql.purge(), [self._sql.moment(now - retention * _DAY_US)])
+        found = self._target.read(self._sql.settings())
+        settings = HeartbeatSettings(*(int(value) for value in found[0])) if found else HeartbeatSettings()
+        self._purge_at_us = now + max(1, settings.purge) * _DAY_US
+        if settings.purge:
+            self._target.write(self._sql.purge(), [self._sql.moment(now - settings.retention * _DAY_US)])
 
     @staticmethod
     def _there_us(beat: Beat) -> int:

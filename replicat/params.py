@@ -29,9 +29,11 @@ from replicat.refused.rules import (
 from replicat.settings import SQLITE, SQLITE_SCHEMA, DbOptions, End, Toggle
 from trails.errors import ParamError
 from trails.runtime import ddlparams, params
+from trails.runtime.credentials import Database, database
 from trails.runtime.ddlparams import DdlRules
 from trails.runtime.home import Home
-from trails.runtime.params import COMMON, Keyword, Pattern, Statement
+from trails.runtime.params import Keyword, Pattern, Statement
+from trails.runtime.reportparams import DISCARDROLLOVER, SHARED
 
 __all__ = ["KEYWORDS", "MAP_OPTIONS", "DbOptions", "End", "MapOption", "MapRule", "ReplicatParams", "exact_table"]
 
@@ -73,17 +75,19 @@ class ReplicatParams:
     ddl: DdlRules | None = None
     ddl_errors: tuple[DdlErrorRule, ...] = ()
     check_only: bool = False
+    database: Database = field(default_factory=Database)
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> ReplicatParams:
         """Check the whole file; ParamErrors with every mistake in it."""
         found = params.check(statements, KEYWORDS, "REPLICAT", first="REPLICAT", file=file)
         maps, error_rules = _in_order(statements, found)
-        target_url = found.one("TARGETDB")
+        target_url = found.one("TARGETDB").url
         _check_schemas(target_url, maps)
         return cls(
             group=found.one("REPLICAT"),
             target_url=target_url,
+            database=found.one("TARGETDB"),
             maps=maps,
             excludes=tuple(pattern for patterns in found.all("MAPEXCLUDE") for pattern in patterns),
             checkpoint_table=found.one("CHECKPOINTTABLE"),
@@ -106,6 +110,10 @@ class ReplicatParams:
             ddl_errors=tuple(found.all("DDLERROR")),
             check_only=found.has("CHECKPARAMS"),
         )
+
+    def resolved(self, home: Home) -> ReplicatParams:
+        """With the URL to connect with: USERIDALIAS looked up. Raises OperatorError if the alias is not there."""
+        return replace(self, target_url=self.database.login(home))
 
     def discard_path(self, home: Home) -> str:
         """Where the discard file is in this home."""
@@ -188,15 +196,17 @@ def _db_options(found: params.Values) -> DbOptions:
     )
 
 
-KEYWORDS = COMMON | params.table(
+KEYWORDS = SHARED | params.table(
+    DISCARDROLLOVER,
     Keyword("REPLICAT", "group", "Names the group; the first parameter.", "REPLICAT REP1", params.group, required=True),
     Keyword(
         "TARGETDB",
-        "{postgresql:// | mysql:// | sqlite:///}...",
+        "{postgresql:// | mysql:// | sqlite:///}... [, USERIDALIAS alias [DOMAIN domain]]",
         "The target database: postgresql://user@host:port/database, mysql://user@host:port/database, "
-        "mysql:///database?unix_socket=/path, or sqlite:///file (in the home; sqlite:////file from the root).",
-        "TARGETDB postgresql://gg@there:5432/shop",
-        settings.url,
+        "mysql:///database?unix_socket=/path, or sqlite:///file (in the home; sqlite:////file from the root). "
+        "USERIDALIAS: user and password are those of this alias in the credential store.",
+        "TARGETDB postgresql://there:5432/shop, USERIDALIAS deliver",
+        database(settings.url),
         required=True,
     ),
     Keyword(
@@ -301,13 +311,6 @@ KEYWORDS = COMMON | params.table(
         "DDLERROR 55P03 ABEND RETRYOP MAXRETRIES 5 RETRYDELAY 10",
         ddlerrors.ddl_error,
         repeatable=True,
-    ),
-    Keyword(
-        "CHECKPARAMS",
-        "",
-        "START checks the file as CHECK PARAMS does, expressions and target tables included, reports, and stops.",
-        "CHECKPARAMS",
-        params.nothing,
     ),
     *(
         Keyword(name, "", text, name, settings.toggle(name), repeatable=True)

@@ -38,7 +38,8 @@ GATHER_SECONDS = 0.25
 class Running:
     """A job on its way; `first` and `last` of its batch open and close the target transaction.
 
-    `ddl`: the block of a change of shape, whose job does nothing: the driver reads and applies it itself.
+    `ddl`: the block of a change of shape, whose job does nothing: the driver reads and applies it itself. Nor does the
+    job of a batch that holds heartbeats only.
     """
 
     batch: Batch
@@ -182,7 +183,7 @@ class Pipeline:
     def _submit(self, batch: Batch, job: Job) -> None:
         tasks: list[Task] = []
         future: Future[list[Part | Unmapped]] = Future()
-        if job.ddl:
+        if not job.tasks:
             future.set_result([])
         else:
             tasks = tasks_of(job, self._trail, self.trail_id, self._plans(self._planner), self._spill)

@@ -59,7 +59,16 @@ def needs_a_look(maps: Sequence[MapRule]) -> bool:
 class Planning:
     """Makes and keeps the plans of one group. `sql`: gives the Spark that analyses expressions, if there are any."""
 
-    def __init__(self, params: ReplicatParams, target: Target, sql: Callable[[], Sql | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        params: ReplicatParams,
+        target: Target,
+        sql: Callable[[], Sql | None] = lambda: None,
+        tell: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """`tell`: takes a line on each MAP that was found to take a table, once in a run."""
+        self._tell = tell
+        self._told: set[tuple[str, str]] = set()
         self._params = params
         self._target = target
         self._sql = sql
@@ -177,8 +186,18 @@ class Planning:
         # Looked at for every new definition: whoever changed the source may have changed the target shortly before.
         looked = self._look([job for _, some in jobs for job in some])
         for definition, some in jobs:
-            made[definition.id] = tuple(self._plan_or_error(job, definition, looked) for job in some)
+            plans = made[definition.id] = tuple(self._plan_or_error(job, definition, looked) for job in some)
+            for job, plan in zip(some, plans, strict=True):
+                self._tell_of(job, plan)
         return made
+
+    def _tell_of(self, job: _Job, plan: TablePlan) -> None:
+        if plan.error or (plan.source, plan.target) in self._told:
+            return
+        self._told.add((plan.source, plan.target))
+        key = ", ".join(plan.layout.key) or "none: each change is applied by all columns"
+        what = f"MAP resolved (entry {job.rule.source}): MAP {plan.source}, TARGET {plan.target}."
+        self._tell(f"{what} Key columns: {key}.")
 
     def _jobs(self, schema: str, name: str) -> list[_Job]:
         found = self.rules(schema, name)

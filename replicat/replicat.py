@@ -20,6 +20,8 @@ from replicat.applying import Applying
 from replicat.batch import Cutting
 from replicat.ddl.apply import DdlApply, TryLaterError
 from replicat.engine import Engine
+from replicat.heartbeat import ReplicatHeartbeats
+from replicat.measures import Measures
 from replicat.params import ReplicatParams
 from replicat.pipeline import Begin, Bounds, Pipeline, Running
 from replicat.planning import Planning
@@ -30,8 +32,11 @@ from replicat.target import PlaceLostError, Row, ShapeChangedError, Target
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import AwayError, OperatorError
 from trails.fs import Fs
+from trails.heartbeat import lag_of
 from trails.position import Position, TrailName
 from trails.runtime.clock import Clock
+from trails.runtime.control import unknown
+from trails.runtime.metrics import Counters, trail_backlog
 from trails.runtime.params import Pattern
 from trails.runtime.process import Process, Wait
 from trails.runtime.registration import Registration
@@ -61,8 +66,10 @@ class Replicat(Process):
         engine: Engine,
         spill: str = "",
         note: Note,
+        tell: Note = lambda _text: None,
         seen: int | None = None,
         discards: Discards | None = None,
+        heartbeats: ReplicatHeartbeats | None = None,
     ) -> None:
         """Connect, find the place, check what is mapped; any error here is told at START.
 
@@ -79,10 +86,12 @@ class Replicat(Process):
         self._note = note
         self._seen = seen
         self._discards = discards or Discards()
+        self._heartbeats = heartbeats
         self._pipeline: Pipeline | None = None
         self._row = Row(Position(0, 0))
         self._startup: Place | None = None
         self._lag_us: int | None = None
+        self._lag_why = ""
         self._lag_at = 0.0  # when that was true
         self._away = False
         self._failing_since: float | None = None  # since when nothing was committed, for RECONNECTSECS
@@ -93,8 +102,9 @@ class Replicat(Process):
         self._finished = ""
         self._refused = ""  # CSN of a transaction that ends the process once those before it are applied
         self._reshaped: tuple[Position, int] | None = None  # the row's place when a table had last changed under us
-        self.stats = Stats(clock.now_us())
-        self._planning = Planning(params, target, lambda: engine.sql)
+        self.stats: Stats = Stats(clock.now_us)
+        self._measures = Measures()
+        self._planning = Planning(params, target, lambda: engine.sql, tell)
         self._applying = Applying(target, self._discards, self.stats, note, fs, engine)
         self._ddl = DdlApply(params, target, self._planning, self._applying, note, lambda: self._pipeline_now.trail_id)
         self._attach()
@@ -133,7 +143,8 @@ class Replicat(Process):
         running = pipeline.head(LOOK_SECONDS)
         if running is not None:
             pipeline.fill()  # the next job decodes while this one is applied
-            self._apply(running)
+            with self._measures.in_target():
+                self._apply(running)
             pipeline.drop()
         if pipeline.at_end:
             self._lag_is(0)
@@ -150,6 +161,8 @@ class Replicat(Process):
         if self._pipeline is not None and not self._applying.is_open:
             try:
                 self._flush_row(self._pipeline)
+                if self._row.flushed == self._row.position:
+                    self._discards.roll()
             except PlaceLostError:
                 self._detach()
             except AwayError as error:
@@ -186,10 +199,10 @@ class Replicat(Process):
         """See Process."""
         if verb in ("HANDLECOLLISIONS", "NOHANDLECOLLISIONS"):
             return self._handle_collisions(str(args.get("tables") or "*.*"), verb == "HANDLECOLLISIONS")
-        answer = self._commands().get(verb)
-        if answer is None:
-            raise OperatorError(f"a Replicat does not know {verb}", hint=f"It knows {', '.join(self._commands())}")
-        return answer()
+        answers = self._commands()
+        if verb not in answers:
+            raise unknown("a Replicat", verb, (*answers, "HANDLECOLLISIONS", "NOHANDLECOLLISIONS"))
+        return answers[verb]()
 
     def _handle_collisions(self, tables: str, on: bool) -> dict[str, Any]:
         """Until the process ends. What was decoded under the old plans is thrown away, and done again from the row."""
@@ -206,9 +219,16 @@ class Replicat(Process):
     def _commands(self) -> dict[str, Callable[[], dict[str, Any]]]:
         return {
             "STATUS": self._status,
-            "STATS": self.stats.to_reply,
-            "GETLAG": lambda: {"ok": True, "lag_us": self._lag(), "at_eof": self._at_eof},
+            "GETLAG": lambda: {
+                "ok": True,
+                "lag_us": self._lag(),
+                "lag_why": self._lag_why,
+                "at_eof": self._at_eof,
+                "heartbeats": self._arrivals,
+            },
             "LOGEND": lambda: {"ok": True, "logend": self._at_eof},
+            "METRICS": self._metrics,
+            "DISCARDROLLOVER": self._discards.roll_soon,
         }
 
     # Applying
@@ -221,14 +241,27 @@ class Replicat(Process):
         records = self._pipeline_now.records(running.ddl) if running.ddl else []
         self._applying.take_xid(running, records)
         if running.first:
+            self._take_beats(running)
             self._applying.begin(self._row, self._moved(running))
         if running.ddl:
             self._ddl.apply(running, records)
         else:
             self._apply_rows(running)
         if running.last:
+            if self._heartbeats is not None:
+                self._heartbeats.write()
             self._applying.commit(running)
             self._committed(running)
+
+    def _take_beats(self, running: Running) -> None:
+        """Read the batch's heartbeats; the row names the last one's transaction, if nothing comes behind it."""
+        if self._heartbeats is None:
+            return
+        batch = running.batch
+        found = [(f"{self._trail} {block.start}", self._pipeline_now.records(block)) for block in batch.beats]
+        begin = self._heartbeats.read(found)
+        if begin and begin[1] == batch.csn:
+            self._applying.xid = begin[2]
 
     def _apply_rows(self, running: Running) -> None:
         """What is refused ends the process; but what lies before its transaction is applied first.
@@ -263,7 +296,12 @@ class Replicat(Process):
 
     def _committed(self, running: Running) -> None:
         self._row = self._moved(running)
-        self._lag_is(self._clock.now_us() - running.batch.time_us)
+        self._measures.committed(running.batch)
+        skew = None
+        if self._heartbeats is not None:
+            self._heartbeats.committed()
+            skew = self._heartbeats.skew_us
+        self._lag_is(*lag_of(self._clock.now_us(), running.batch.time_us, skew))
         self._works()
 
     def _moved(self, running: Running) -> Row:
@@ -301,6 +339,8 @@ class Replicat(Process):
     def _attach(self) -> None:
         """Connect, and make a pipeline from the row."""
         self._target.connect()
+        if self._heartbeats is not None:
+            self._heartbeats.attached()
         self._row = startup.find_row(
             self._target, self._registration, self._fs, self._trail, self._note, seen=self._seen
         )
@@ -397,14 +437,18 @@ class Replicat(Process):
     def _at_eof(self) -> bool:
         return self._pipeline is not None and self._pipeline.at_end
 
-    def _lag_is(self, us: int) -> None:
-        self._lag_us, self._lag_at = max(0, us), self._clock.monotonic()
+    def _lag_is(self, us: int | None, why: str = "") -> None:
+        self._lag_us, self._lag_why, self._lag_at = us, why, self._clock.monotonic()
 
     def _lag(self) -> int | None:
         """That of the last commit, or none at the trail's end, and all the time since: it grows while nothing moves."""
         if self._at_eof:
             return 0
         return None if self._lag_us is None else self._lag_us + int((self._clock.monotonic() - self._lag_at) * 1e6)
+
+    @property
+    def _arrivals(self) -> list[dict[str, Any]]:
+        return self._heartbeats.arrivals.entries() if self._heartbeats is not None else []
 
     def _status(self) -> dict[str, Any]:
         if self._away:
@@ -417,6 +461,28 @@ class Replicat(Process):
             "read": dataclasses.asdict(self._place(self._row.position)),
             "write": [],
             "in_transaction": None,
+        }
+
+    def counters(self) -> Counters:
+        """See Process."""
+        return self._measures.counters()
+
+    def _metrics(self) -> dict[str, Any]:
+        """What METRICS can't know of by itself; `newest_us`: commit time of the last transaction in the target."""
+        begun = self._row.position if self._begin is not None else None
+        waiting = 0 if self._at_eof else trail_backlog(self._fs, self._trail, begun)
+        status = self._status()
+        return {
+            "read": status["read"],
+            "write": None,
+            "backlog_bytes": waiting,
+            "backlog_us": None if waiting else 0,
+            "extra": {
+                "state": status["status"] if self._away else "",
+                "newest_us": self._row.time_us or None,
+                "clock_offset_us": self._heartbeats.ahead_us if self._heartbeats is not None else None,
+                **self._measures.extra(self.stats),
+            },
         }
 
     def _place(self, position: Position) -> Place:
@@ -432,5 +498,6 @@ class Replicat(Process):
             "group_key": self._registration.group_key,
             "trail_id": self._row.trail_id.hex(),
             "alter_no": self._row.alter_no,
+            "heartbeats": self._arrivals,
         }
         return Checkpoint(self._registration.name, "REPLICAT", reads=(read,), lag_us=self._lag(), extra=extra)

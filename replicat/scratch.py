@@ -66,7 +66,7 @@ def _locked(path: str, *, create: bool) -> int | None:
     """The descriptor of a lock that is ours now; None if a live process has it, or it is gone."""
     fd = -1
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         if fd >= 0:

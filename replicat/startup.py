@@ -142,7 +142,7 @@ def _behind_next(row: Row, fs: Fs, trail: TrailName, note: Note) -> Row:
     fresh = row.position == Position(0, 0) and not row.trail_id
     reader = BlockReader(fs, trail, None if fresh else row.position, row.trail_id or None)
     try:
-        batch = Batcher(
+        batcher = Batcher(
             Planner(reader),
             1,
             1,
@@ -150,7 +150,9 @@ def _behind_next(row: Row, fs: Fs, trail: TrailName, note: Note) -> Row:
             look=looker(fs, trail, reader),
             split=row.split,
             skip=Border.of(row.skip_until),
-        ).next()
+        )
+        while (batch := batcher.next()) is not None and not batch.transactions:
+            pass  # heartbeats only
     finally:
         reader.close()
     if batch is None:

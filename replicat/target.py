@@ -14,9 +14,9 @@ call, means closed: what was open is lost or landed, and only the row read after
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from trails.errors import GateError
 from trails.position import Position
@@ -24,11 +24,21 @@ from trails.record import Image, Value
 
 
 class RefusedError(GateError):
-    """The target refused rows (a constraint, a value); the transaction is as it was before the call."""
+    """The target refused rows (a constraint, a value); the transaction is as it was before the call.
 
-    def __init__(self, table: str, message: str, sqlstate: str = "", code: str = "") -> None:
-        """`code`: the database's own number or name of the error as text, which REPERROR may name as well."""
+    Its message may hold values of the row: it is for the discard file and exceptions tables. Reports, ggserr.log and
+    whatever else people read get `shown`.
+    """
+
+    def __init__(
+        self, table: str, message: str, sqlstate: str = "", code: str = "", *, shown: str | None = None
+    ) -> None:
+        """`code`: the database's own number or name of the error as text, which REPERROR may name as well.
+
+        `shown`: the message without values of rows; the message itself if it has none.
+        """
         super().__init__(f"{table}: {message}")
+        self.shown = f"{table}: {message if shown is None else shown}"
         self.table = table
         self.sqlstate = sqlstate
         self.code = code
@@ -303,6 +313,13 @@ class Truncate:
 Step = Work | Truncate
 
 
+class Run(Protocol):
+    """Runs one statement of an administrator's; the rows it gives."""
+
+    def __call__(self, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run it."""
+
+
 class Target(Protocol):
     """One connection to a target; made new after an AwayError.
 
@@ -376,6 +393,12 @@ class Target(Protocol):
         Inside the open transaction where `transactional_ddl`, and a refusal leaves that as it was before the call; else
         no transaction is open, and what came before the refused statement stays.
         """
+
+    def read(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a query of our own tables."""
+
+    def write(self, statement: str, params: Sequence[object]) -> int:
+        """Change rows of our own tables, in the open transaction; how many."""
 
     def commit(self) -> None:
         """Commit; visible at once, durable by the next flush at the latest."""

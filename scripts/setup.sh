@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv with the pinned dependencies and sees to a Java runtime, and a MariaDB server for tests. Every make target
-# calls it first; when nothing changed since the last time it only compares two hashes.
+# Makes .venv with the pinned dependencies and sees to a Java runtime, and for tests to a MariaDB server and a Chromium.
+# Every make target calls it first; when nothing changed since the last time it only compares two hashes.
 # Exit codes: 0 ready, 2 somebody must mend what the last line names.
 set -eu
 cd "$(dirname "$0")/.."
@@ -151,6 +151,23 @@ if ! maria_found; then
         say "********************************************************************************************"
         say "* NO MARIADB: apt could not install mariadb-server. All tests of MySQL/MariaDB targets will FAIL."
         say "* Everything else works. To mend it: apt-get install mariadb-server, or put mariadbd on PATH."
+        say "********************************************************************************************"
+    }
+fi
+
+# --- Chromium, for tests of the Manager's page ------------------------------------------------------------------------
+
+chromium_found() {
+    command -v chromedriver >/dev/null 2>&1 &&
+        { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1
+}
+
+if ! chromium_found; then
+    { apt_install chromium && apt_install chromium-driver; } || tail -n 5 "$apt_log" >&2
+    chromium_found || {
+        say "********************************************************************************************"
+        say "* NO CHROMIUM: apt could not install chromium and chromium-driver. Tests of the page will FAIL."
+        say "* Everything else works. To mend it: apt-get install chromium chromium-driver"
         say "********************************************************************************************"
     }
 fi

@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from demo.embedded import BASE_PREFIX, processes_in
 from demo.mariadb import MariaServer
-from demo.servers import BASE_PREFIX, PostgresServer, processes_in
+from demo.servers import PostgresServer
 from replicat.scratch import sweep
+from tests.support.spark_archive import share_classes
 
 TESTS = Path(__file__).parent
 OFFLINE = tuple(TESTS / name for name in ("unit", "property", "fault", "compat"))
@@ -216,6 +218,13 @@ def maria_db(mariadb: MariaServer) -> Iterator[str]:
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of Spark, and what they start, share an archive of classes; the others never pay for it."""
+    if item.get_closest_marker("spark"):
+        share_classes()
 
 
 @pytest.fixture(scope="session")

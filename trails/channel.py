@@ -292,13 +292,12 @@ class Channel:
         """
         scratch = bytearray(1 << 16)
         try:
-            while self._sock.recv_into(scratch):
-                pass
+            # A bounded piece at a time: the caller has a deadline, and the peer may send without end.
+            return not all(self._sock.recv_into(scratch) for _ in range(MAX_PIECES))
         except BlockingIOError:
             return False
         except OSError:
             return True
-        return True
 
     def close(self) -> None:
         """Give the descriptors back."""

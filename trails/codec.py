@@ -21,6 +21,8 @@ from trails.record import Record, TableDef
 
 # Below this LZ4 saves less than it costs.
 MIN_COMPRESS = 256
+# No LZ4 block grows by more: memory for it is taken by what came, not by what its header says.
+LZ4_RATIO = 255
 # The msgpack extension type that marks bytes, so that its str family is free for text in either form.
 EXT_BYTES = 1
 
@@ -98,6 +100,8 @@ def _unpack(header: BlockHeader, payload: bytes, where: str) -> Any:
     try:
         raw = payload
         if header.flags & FLAG_LZ4:
+            if header.raw_len > LZ4_RATIO * len(payload):
+                raise DamageError(f"{where}: expected fewer bytes from {len(payload)} of LZ4, found {header.raw_len}")
             raw = lz4.block.decompress(payload, uncompressed_size=header.raw_len)
         if len(raw) != header.raw_len:
             raise DamageError(f"{where}: expected {header.raw_len} bytes after decompression, found {len(raw)}")

@@ -192,6 +192,15 @@ def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKe
     return FileKey(key, header.trail_id, header.seqno)
 
 
+def need_master_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> None:
+    """Raise KeyMissingError unless the wallet still holds the key that a file about to get its name was begun with."""
+    wallet = load_wallet(fs, trail.wallet_folder) if header.key_id else None
+    if header.key_id and (wallet is None or header.key_id not in map(wallet.key_id, wallet.keys)):
+        raise KeyMissingError(
+            f"{where}: its master key {header.key_id} was deleted while it was begun", hint="START again"
+        )
+
+
 def _master_key(fs: Fs, folder: str, key_id: str, where: str) -> MasterKey:
     wallet_id, _, version = key_id.partition(":")
     hint = "Restore dirwlt of the home that wrote the file, or name that home (logdump --home)"

@@ -21,11 +21,10 @@ BACKWARDS_US = 1_000_000
 MISSED = 3
 GRACE_US = 10_000_000
 """A figure is stale when so many heartbeats, and this long, are overdue."""
-MOST_PATHS = 16
 ARROW = " ==> "
 
 Entry = dict[str, Any]
-"""What a stage remembers of the last heartbeat of one path, as plain values: for status, checkpoint and JSON."""
+"""What a stage remembers of the last heartbeat, as plain values: for status, checkpoint and JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +129,15 @@ def _hop(then: int, ahead: int | None, now: int) -> int | None:
     return max(0, took)
 
 
-def lag_of(now_us: int, time_us: int, skew_us: int | None) -> int | None:
-    """How old a source's commit time is, by this host's clock; `skew_us` from the last heartbeat, None without one.
+def lag_of(now_us: int, time_us: int, skew_us: int | None) -> tuple[int | None, str]:
+    """How old a source's commit time is, by this host's clock, or why that is not known.
 
-    A commit in the future is none: the two clocks differ, and by how much is not known.
+    `skew_us`: from the last heartbeat, None without one. A commit in the future is none: the two clocks differ.
     """
     lag = now_us - time_us - (skew_us or 0)
-    return None if lag < -BACKWARDS_US else max(0, lag)
+    if lag < -BACKWARDS_US:
+        return None, f"clocks differ: the last commit is {-lag / 1_000_000:.3f} s ahead of this host's clock"
+    return max(0, lag), ""
 
 
 def _text(value: Any) -> str:
@@ -174,29 +175,28 @@ def beat_of(records: Sequence[Any], where: str) -> tuple[Record, Beat]:
 
 
 class Arrivals:
-    """The last heartbeat of each path that a stage has handled. `to`: the target database, where that is known."""
+    """The last heartbeat that a stage has handled. `to`: the target database, where that is known.
+
+    There is one path to a stage: it reads one trail, which has one writer.
+    """
 
     def __init__(self, to: str = "") -> None:
         self._to = to
-        self._last: dict[tuple[str, str], Entry] = {}
+        self._last: Entry | None = None
 
     def met(self, beat: Beat) -> None:
         """A heartbeat was handled: its last stamp is this stage's own."""
-        key = beat.home, beat.path
-        self._last.pop(key, None)
-        self._last[key] = entry_of(beat, self._to)
-        while len(self._last) > MOST_PATHS:
-            del self._last[next(iter(self._last))]
+        self._last = entry_of(beat, self._to)
 
     def entries(self) -> list[Entry]:
-        """All of them, for status and checkpoint."""
-        return list(self._last.values())
+        """It, if there was one, for status and checkpoint."""
+        return [] if self._last is None else [self._last]
 
     def load(self, entries: Any) -> None:
-        """Those that an earlier run has saved: an old figure with its age is better than none."""
+        """What an earlier run has saved: an old figure with its age is better than none."""
         for entry in entries if isinstance(entries, list) else []:
-            if isinstance(entry, dict) and {"home", "path", "at_us", "every_s", "lag_us"} <= entry.keys():
-                self._last.setdefault((str(entry["home"]), str(entry["path"])), dict(entry))
+            if isinstance(entry, dict) and {"path", "at_us", "every_s", "lag_us"} <= entry.keys():
+                self._last = dict(entry)
 
 
 def entry_of(beat: Beat, to: str = "") -> Entry:
@@ -219,7 +219,7 @@ def judged(entry: Entry, now_us: int) -> Entry:
     if age < -BACKWARDS_US:
         age, why = 0, "this host's clock was put back since"
     elif age > MISSED * every * 1_000_000 + GRACE_US:
-        due = f"one each {every} s was due" if every else "they are paused"
+        due = f"one each {every} s was due" if every else "they are paused, or their tables gone"
         why = f"no heartbeat for {age // 1_000_000} s; {due}"
     return {
         **entry, "age_us": max(0, age), "last_lag_us": entry["lag_us"],

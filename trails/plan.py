@@ -36,6 +36,11 @@ class Unit:
         """Whether one of its blocks is a DDL block (`block.header.is_ddl`)."""
         return any(block.header.is_ddl for block in self.blocks)
 
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether it is a heartbeat: one transaction, without any change of the user's."""
+        return len(self.blocks) == 1 and self.blocks[0].header.is_heartbeat
+
 
 class Planner:
     """Groups what a BlockReader gives. `position` is always a transaction border: a restart may begin there."""
@@ -43,21 +48,18 @@ class Planner:
     def __init__(self, reader: BlockReader) -> None:
         self._reader = reader
         self._open: list[Block] = []
-        self._definitions: dict[bytes, TableDef] = {}
         self.position: Position | None = reader.position
 
     @property
     def definitions(self) -> dict[bytes, TableDef]:
         """All definitions met so far, by id: enough to decode any unit given."""
-        return self._definitions
+        return self._reader.definitions
 
     def next(self) -> Unit | None:
         """The next unit, or None if no whole one is durable yet. Never blocks; raises what BlockReader raises."""
         while True:
             before = self._reader.position
             block = self._reader.read(payload=False)
-            if self._reader.definitions.keys() - self._definitions.keys():
-                self._definitions.update(self._reader.definitions)
             if block is None:
                 return None
             if self.position is None:

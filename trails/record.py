@@ -9,6 +9,7 @@ A record is a tuple (in the trail: a msgpack array) whose first item is its Op:
     (TRUNCATE, [t, ...], flags)            flags: 1 cascade, 2 restart identity
     (COMMIT,   changes)                    closes it; the number of changes between, for checking
     (DDL,      change)                     a table's shape changed: the wire form of a trails.ddl.DdlChange
+    (HEARTBEAT, beat)                      no change: the wire form of a trails.heartbeat.Beat, in a block of its own
 
 `t` is an index into the table list of the record's block. An image is a sequence of values in column order:
 text (str), bytes, None for SQL NULL, or MISSING where the source did not give the column. MISSING is not NULL.
@@ -42,6 +43,7 @@ class Op(IntEnum):
     TRUNCATE = 5
     COMMIT = 6
     DDL = 7
+    HEARTBEAT = 8
 
 
 TRUNCATE_CASCADE = 1

@@ -82,7 +82,16 @@ class Segment:
         Raises KeyMissingError where the key is not here, DamageError if CRC or key say that it was changed.
         """
         payload = self.payload(rba, header)
-        return self.key.open(header, payload, rba, self.path) if header.is_encrypted else (header, payload)
+        if header.is_encrypted:
+            return self.key.open(header, payload, rba, self.path)
+        if payload and self.header.key_id:
+            # Its writer seals every payload: this one was put there, or stripped of its flag.
+            raise DamageError(
+                f"{self.path}, RBA {rba}: damaged: expected an encrypted payload, as the file's header names a key; "
+                "found a plain one",
+                hint="Restore the file from a copy, or make the trail anew from its source",
+            )
+        return header, payload
 
     @property
     def key(self) -> FileKey:

@@ -301,11 +301,14 @@ def _checked(kind: Type, name: str, plain: dict[Any, Any]) -> Any:
         raise ProtocolError(f"{kind.name}: key {name!r}: found {type(value).__name__}, expected {_names(_PLAIN[name])}")
     if isinstance(value, list):
         return _place(kind, name, value)
-    if isinstance(value, dict) and not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
-        raise ProtocolError(f"{kind.name}: key {name!r}: expected text keys and values")
+    texts = [value] if isinstance(value, str) else []
+    if isinstance(value, dict):
+        texts = [*value, *value.values()]
+        if not all(isinstance(text, str) for text in texts):
+            raise ProtocolError(f"{kind.name}: key {name!r}: expected text keys and values")
     if isinstance(value, int) and not 0 <= value < 1 << 63:
         raise ProtocolError(f"{kind.name}: key {name!r}: {value} is out of range")
-    if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
+    if any(len(text) > MAX_TEXT or not text.isprintable() for text in texts):
         raise ProtocolError(f"{kind.name}: key {name!r}: expected at most {MAX_TEXT} printable characters")
     if isinstance(value, bytes) and len(value) != 16:
         raise ProtocolError(f"{kind.name}: key {name!r}: expected 16 bytes, found {len(value)}")

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trails.codec import EMPTY, Payload, decode_defs, encode_data, encode_defs
-from trails.crypt import FileKey, new_file_key
+from trails.crypt import FileKey, need_master_key, new_file_key
 from trails.errors import DamageError, GateError, MismatchError, OperatorError
 from trails.format import (
     BLOCK_HEADER_SIZE,
@@ -435,7 +435,7 @@ class TrailWriter:
             block, _ = self._block(Kind.RESTART, EMPTY)
             data += make_block_header(block, header.seed, len(data))
             mark = replace(mark, open=False)
-        file = self._publish(seqno, data)
+        file = self._publish(header, data)
         if self._file is not None:
             self._file.close()
         self._file, self._header = file, header
@@ -452,13 +452,14 @@ class TrailWriter:
             self._dead = error
             raise
 
-    def _publish(self, seqno: int, data: bytes) -> File:
+    def _publish(self, header: FileHeader, data: bytes) -> File:
         """Give the next file its name only when its opening is on disk; readers enter it after sync_dir only."""
-        temp, path = self._trail.temp_path(seqno), self._trail.path(seqno)
+        temp, path = self._trail.temp_path(header.seqno), self._trail.path(header.seqno)
         try:
             file = self._fs.create(temp)
             file.write_at(0, data)
             file.datasync()
+            need_master_key(self._fs, self._trail, header, temp)
             self._fs.rename(temp, path)
             self._fs.sync_dir(self._trail.folder)
         except GateError as error:

@@ -102,7 +102,7 @@ def identity(session: Session) -> Identity:
 
 def prerequisites(session: Session, slot: str, publication: str) -> None:
     """Raise OperatorError with everything that keeps this server from being captured."""
-    refuse([*_server(session), *_slot(session, slot), *_publication(session, publication)])
+    refuse([*server(session), *registered(session, slot, publication)])
 
 
 def refuse(faults: Sequence[Fault]) -> None:
@@ -119,7 +119,7 @@ def slot_state(session: Session, slot: str) -> Slot:
         "SELECT confirmed_flush_lsn, restart_lsn, active_pid FROM pg_replication_slots WHERE slot_name = $1", slot
     )
     if not rows:
-        what, mend = _no_slot(slot)
+        what, mend = no_slot(slot)
         raise OperatorError(what, hint=mend)
     confirmed, restart, pid = rows[0]
     return Slot(parse_lsn(confirmed or "0/0"), parse_lsn(restart or "0/0"), pid)
@@ -186,7 +186,13 @@ def _described(session: Session, captures: Captures) -> list[tuple[TableDef, lis
     ]
 
 
-def _server(session: Session) -> list[Fault]:
+def registered(session: Session, slot: str, publication: str) -> list[Fault]:
+    """What keeps this slot and this publication from being read."""
+    return [*_slot(session, slot), *_publication(session, publication)]
+
+
+def server(session: Session) -> list[Fault]:
+    """What keeps any change of this server from being captured."""
     faults = []
     if session.server_version < OLDEST_VERSION:
         faults.append((f"PostgreSQL {session.server_version // 10000} is too old", "Version 13 or newer is needed"))
@@ -203,7 +209,8 @@ def _server(session: Session) -> list[Fault]:
     return faults
 
 
-def _no_slot(slot: str) -> Fault:
+def no_slot(slot: str) -> Fault:
+    """That there is no such slot."""
     return (
         f"replication slot {slot} does not exist",
         f"If it never did: REGISTER EXTRACT. If it was dropped, changes are lost: {ANEW}",
@@ -218,7 +225,7 @@ def _slot(session: Session, slot: str) -> list[Fault]:
         slot,
     )
     if not rows:
-        return [_no_slot(slot)]
+        return [no_slot(slot)]
     plugin, kind, database, wal_status, here, prepared = rows[0]
     if (kind, plugin) != ("logical", PLUGIN):
         return [
@@ -230,18 +237,13 @@ def _slot(session: Session, slot: str) -> list[Fault]:
     if database != here:
         return [(f"slot {slot} belongs to database {database}, not {here}", "Mend the database in SOURCEDB")]
     if wal_status == "lost":
-        return [_lost(session, slot)]
+        from extract.sources import pgguard
+
+        error = pgguard.lost(pgguard.look(session, slot))
+        return [(error.message, error.hint)]
     if prepared == "true":
         return [(f"slot {slot} was made with two_phase", "Drop it, and let REGISTER EXTRACT make it")]
     return []
-
-
-def _lost(session: Session, slot: str) -> Fault:
-    keep = session.setting("max_slot_wal_keep_size")
-    return (
-        f"slot {slot} is lost: the server removed log that was not captured yet (max_slot_wal_keep_size is {keep} MB)",
-        f"Raise it or take it away: ALTER SYSTEM SET max_slot_wal_keep_size = -1. {ANEW}",
-    )
 
 
 def _publication(session: Session, publication: str) -> list[Fault]:

@@ -10,7 +10,8 @@ slot is still good.
 
 Rule: a look must never hold up capturing. It is made each LOOK_SECONDS on a connection of its own, with bounded times,
 by a thread of its own; the capturing thread only picks up what was found last. A look that fails changes nothing: the
-figures stay, with their age. For a stopped Extract ggsci asks `extract.admin` the same question.
+figures stay, with their age, and are given out no more once they are older than STALE_SECONDS. For a stopped Extract
+ggsci asks `extract.admin` the same question.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.diskguard import Bound, human
 
 LOOK_SECONDS: Final = 10.0
+STALE_SECONDS: Final = 60.0
 REPEAT_SECONDS: Final = 3600.0
 STATEMENT_MS: Final = 5000
 WARN, CRITICAL = 1, 2
@@ -81,6 +83,11 @@ class SlotFacts:
         """Whether log that was not captured yet is gone."""
         return self.status == "lost"
 
+    @property
+    def is_news(self) -> bool:
+        """Whether it may be told as what is: not once later looks have failed, or hung, for too long."""
+        return time.time_ns() // 1000 - self.checked_us <= STALE_SECONDS * 1_000_000
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, by the names that METRICS has."""
         return {
@@ -90,13 +97,17 @@ class SlotFacts:
         }  # fmt: skip
 
 
+class NoSlotError(OperatorError):
+    """The server has no such slot."""
+
+
 def look(session: Session, slot: str) -> SlotFacts:
-    """Ask the server. Raises OperatorError if there is no such slot."""
+    """Ask the server. Raises NoSlotError if there is no such slot."""
     reason = "s.invalidation_reason" if session.server_version >= 170000 else "NULL"
     rows = session.query(_SLOT.format(reason=reason), slot)
     if not rows:
         what, mend = pgcheck.no_slot(slot)
-        raise OperatorError(what, hint=mend)
+        raise NoSlotError(what, hint=mend)
     status, restart, safe, why, end, limit = rows[0]
     stands = parse_lsn(end or "0/0")
     kept = None if restart is None else max(0, stands - parse_lsn(restart))
@@ -163,7 +174,8 @@ class SlotGuard:
             self._warn(text(facts, self._limits, at))
             self._said = now
         # A level is left only when a tenth less is kept: a slot that swings around a bound is not news each time.
-        if at < self._level and (facts.kept_bytes or 0) >= self._bound(self._level) * 9 // 10:
+        bound = self._bound(self._level) if at < self._level else 0
+        if bound and (facts.kept_bytes or 0) >= bound * 9 // 10:
             return
         self._level = at
 

@@ -43,26 +43,25 @@ class PostgresSeed:
         """See Seed."""
         return int(self._session.one(f"SELECT {NOW_US}")[0] or 0)
 
-    def beat(self) -> int:
+    def frequency(self) -> int | None:
         """See Seed."""
         seed, settings = dotted(self._table.schema, self._table.seed), dotted(self._table.schema, self._table.settings)
         (there,) = self._session.one(
             "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL", seed, settings
         )
-        if there != "t":
-            return 0
-        frequency = int(self._session.one(f"SELECT frequency FROM {settings}")[0] or 0)
-        if not frequency:
-            return 0
+        return int(self._session.one(f"SELECT frequency FROM {settings}")[0] or 0) if there == "t" else None
+
+    def beat(self, every: int) -> None:
+        """See Seed."""
+        seed = dotted(self._table.schema, self._table.seed)
         self._check_published(seed)
         self._session.query(
             f"INSERT INTO {seed} AS s (extract_key, local_database, heartbeat_timestamp, frequency) "
             "VALUES ($1, current_database(), clock_timestamp(), $2) ON CONFLICT (extract_key) DO UPDATE SET "
             "local_database = excluded.local_database, heartbeat_timestamp = excluded.heartbeat_timestamp, "
             "frequency = excluded.frequency",
-            self._owner.key, frequency,
+            self._owner.key, every,
         )  # fmt: skip
-        return frequency
 
     def _check_published(self, seed: str) -> None:
         if self._published:
@@ -130,10 +129,17 @@ def info(session: Session, table: HeartbeatTable, publications: list[str]) -> di
 
 
 def delete(session: Session, table: HeartbeatTable) -> list[str]:
-    """Drop the seed table; publications let go of it by themselves."""
+    """Drop the seed table; publications let go of it by themselves.
+
+    Each Extract's last heartbeat says that no more come: so nobody downstream waits for the next.
+    """
     seed = dotted(table.schema, table.seed)
     if not _exists(session, seed):
         return []
+    for (key,) in session.query(f"SELECT extract_key FROM {seed}"):
+        session.query(
+            f"UPDATE {seed} SET heartbeat_timestamp = clock_timestamp(), frequency = 0 WHERE extract_key = $1", key
+        )
     session.query(f"DROP TABLE {seed}")
     return [f"table {table.schema}.{table.seed}"]
 

@@ -1,7 +1,7 @@
 """Open transactions of a PostgreSQL server, and the log that a slot keeps because of them.
 
 Only those with a transaction id have changed anything, and only they hold back a slot; those of all databases do. The
-queries have a bounded time of their own: a server that is stuck must not stop the capture that asks.
+queries have a bounded time of their own, and longtrans.py asks on a thread: a server that is stuck stops no capture.
 """
 
 from __future__ import annotations
@@ -32,12 +32,9 @@ FROM pg_replication_slots WHERE slot_name = $1
 
 
 def outstanding(session: Session, slot: str) -> Outstanding:
-    """What is open now. Raises AwayError or SqlError."""
+    """What is open now, by a session that is for this alone. Raises AwayError or SqlError."""
     session.query(f"SET statement_timeout = {MILLISECONDS}")
-    try:
-        rows, kept = session.query(_OPEN), session.query(_KEPT, slot)
-    finally:
-        session.query("RESET statement_timeout")
+    rows, kept = session.query(_OPEN), session.query(_KEPT, slot)
     restart, size = kept[0] if kept else (None, None)
     return Outstanding(tuple(map(_transaction, rows)), slot, restart or "", _number(size))
 

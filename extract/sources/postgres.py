@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from extract.longtrans import Outstanding
 from extract.source import Sink
-from extract.sources import pgcheck, pgddl
+from extract.sources import pgcheck, pgddl, pgopen
 from extract.sources.pgdriver import Row, Session, Stream, timeline_ends
+from extract.sources.pgguard import SlotGuard, SlotWatch, WalLimits
 from extract.sources.pgoutput import Decoder, Relation, Shape, lsn_text, parse_lsn
 from extract.sources.pgtables import Catalogue
 from trails.checkpoint import Place
@@ -31,6 +33,7 @@ from trails.ddl import DdlChange
 from trails.errors import AwayError, MismatchError, OperatorError
 from trails.position import Position
 from trails.runtime.ddlparams import DdlRules
+from trails.runtime.heartbeattable import HeartbeatTable
 
 GULP: Final = 1 << 18
 RICH: Final = 2048
@@ -41,6 +44,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 STEADY_SECONDS: Final = 5.0
 """A connection that held so long is back; one that was lost earlier goes on with the time and the pause of before."""
+PAGE_HEADER: Final = 40
 MOVING: Final = ("timeline", "publication")
 """What may change in the identity of one and the same source: a failover that keeps the slot, another publication."""
 
@@ -57,7 +61,7 @@ class PostgresSettings:
     """What the source needs to know.
 
     `first` is the slot's place when it was made; `expected` what REGISTER EXTRACT saw; `ddl` which schema changes are
-    captured, None for none.
+    captured, None for none; `limits` when to warn of log that the slot keeps back; `heartbeat` where heartbeats are.
     """
 
     url: str
@@ -68,6 +72,8 @@ class PostgresSettings:
     expected: dict[str, str]
     reconnect_seconds: float = 60.0
     ddl: DdlRules | None = None
+    limits: WalLimits = field(default_factory=WalLimits)
+    heartbeat: HeartbeatTable | None = None
 
 
 class PostgresSource:
@@ -82,10 +88,12 @@ class PostgresSource:
         say: Say,
         project: pgcheck.Project | None = None,
         befores: pgcheck.Befores = lambda _schema, _name: "",
+        warn: Say | None = None,
     ) -> None:
         """`project`: what TABLE's options make of a table, to refuse at the start what can't be obeyed.
 
         `befores`: the file:line by which a table's updates must carry their whole old rows; empty if they need not.
+        `warn`: takes a line on the log that the slot keeps back; `say` takes it if there is none.
         """
         self._settings = settings
         self._rules = captures
@@ -102,7 +110,7 @@ class PostgresSource:
         self._found: dict[str, str] = {}
         self._sink: Sink | None = None
         self._decoder: Decoder | None = None
-        self._catalogue = Catalogue(self._open_session, self._captures, befores)
+        self._catalogue = Catalogue(self._open_session, self._described, self._whole_rows)
         self._released = 0
         self._told = 0
         self._begun = 0.0
@@ -114,6 +122,8 @@ class PostgresSource:
         self._pause = FIRST_PAUSE
         self._retry_at = 0.0
         self._trouble = ""
+        self._watch: SlotWatch | None = None
+        self._guard = SlotGuard(lambda: self._watch.facts if self._watch else None, settings.limits, warn or say)
 
     # --- before the start -------------------------------------------------------------------------------------------
 
@@ -192,6 +202,7 @@ class PostgresSource:
         """Begin behind `origin`. A slot that a dead process still holds is waited for like a lost connection."""
         self._sink = sink
         self._released = self._told = origin.rba
+        self._watch = SlotWatch(self._settings.url, f"{self._application} guard", self._settings.slot)
         try:
             self._begin(origin.rba)
         except AwayError as error:
@@ -265,12 +276,25 @@ class PostgresSource:
             return do(self._open_session())
 
     def _captures(self, schema: str, name: str) -> bool:
-        """Whether a table's rows are captured; those of DDL capture itself never are."""
-        return schema != pgddl.SCHEMA and self._rules(schema, name)
+        """Whether a table's rows are captured; those of DDL capture and of heartbeats never are."""
+        own = self._settings.heartbeat is not None and self._settings.heartbeat.owns(schema, name)
+        return schema != pgddl.SCHEMA and not own and self._rules(schema, name)
+
+    def _described(self, schema: str, name: str) -> bool:
+        """Whether rows of a table go to the sink: those that are captured, and the heartbeat's, whatever TABLE says."""
+        table = self._settings.heartbeat
+        seed = table is not None and (schema, name) == (table.schema, table.seed)
+        return seed or self._captures(schema, name)
+
+    def _whole_rows(self, schema: str, name: str) -> str:
+        """Who wants the old rows of a table; of the heartbeat's nobody does, whatever TABLE says."""
+        return self._befores(schema, name) if self._captures(schema, name) else ""
 
     def _wants(self, change: DdlChange) -> bool:
         """Whether a schema change goes into the trail. A renamed table counts by both of its names."""
         assert self._settings.ddl is not None
+        if (own := self._settings.heartbeat) is not None and any(own.owns(*name) for name in change.names):
+            return False
         return self._settings.ddl.passes(change, any(self._captures(*name) for name in change.names))
 
     # --- capturing --------------------------------------------------------------------------------------------------
@@ -278,6 +302,7 @@ class PostgresSource:
     def poll(self) -> bool:
         """See Source."""
         now = time.monotonic()
+        self._guard.judge(now)
         try:
             if self._stream is None or self._decoder is None:
                 return self._again(now)
@@ -389,6 +414,35 @@ class PostgresSource:
         # A Relation message has no place of its own, and neither has what was read before a reconnect.
         return self.place(Position(0, max(lsn, origin)), time_us or None)
 
+    def about(self) -> list[str]:
+        """See Source."""
+        version, characters = self._open_session().one("SELECT version(), current_setting('server_encoding')")
+        return [
+            "Database Version:", version or "", "", "Database Language and Character Set:", characters or "", ""
+        ]  # fmt: skip
+
+    def outstanding(self) -> Outstanding:
+        """See Source."""
+        if self._stream is None:
+            raise AwayError("the source database is away")
+        session = Session(self._settings.url, f"{self._application} looks")
+        try:
+            return pgopen.outstanding(session, self._settings.slot)
+        finally:
+            session.close()
+
+    def measures(self) -> dict[str, Any]:
+        """See Source. The log's end is as of the guard's last look; what was read since is none of the backlog."""
+        facts = self._watch.facts if self._watch and self._watch.facts and self._watch.facts.is_news else None
+        trouble = {"wal_trouble": self._watch.trouble} if self._watch and self._watch.trouble else {}
+        if facts is None or self._stream is None:
+            return {"slot": self._settings.slot, **(facts.to_json() if facts else {}), **trouble}
+        lsn, _ = self._stream.read_place()
+        read = max(lsn, self._sink.origin.rba if self._sink is not None else 0)
+        # The log's end may stand behind a page's header, which belongs to the next record.
+        waiting = facts.end - read if facts.end - read > PAGE_HEADER else 0
+        return {"backlog_bytes": waiting, **facts.to_json(), **trouble}
+
     def place(self, origin: Position, time_us: int | None) -> Place:
         """Seqno is the WAL segment's number, RBA the offset in it."""
         size = self._identity.segment_size
@@ -399,6 +453,8 @@ class PostgresSource:
 
     def close(self) -> None:
         """Tell the server the last durable place, and free the slot."""
+        if self._watch is not None:
+            self._watch.close()
         if self._stream is not None:
             try:
                 self._stream.status(self._released)

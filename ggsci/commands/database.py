@@ -8,12 +8,15 @@ from ggsci.grammar import Kind, Option
 ROWS = (
     row(DATABASE, "DBLOGIN", "database:dblogin", None,
          "Log in to a database, for the commands that need one. The login lasts until EXIT.",
-         "DBLOGIN SOURCEDB postgresql://gg@dbhost:5432/shop ; DBLOGIN USERID gg@dbhost:5432/shop, PASSWORD secret",
+         "DBLOGIN SOURCEDB postgresql://gg@dbhost:5432/shop ; DBLOGIN USERID gg@dbhost:5432/shop, PASSWORD secret ; "
+         "DBLOGIN SOURCEDB postgresql://dbhost:5432/shop, USERIDALIAS capture",
          Option("SOURCEDB", Kind.URL, choice="where"), Option("TARGETDB", Kind.URL, choice="where"),
-         Option("USERID", Kind.WORD), Option("PASSWORD", Kind.TEXT, secret=True),
+         Option("USERID", Kind.WORD, choice="who"), Option("PASSWORD", Kind.TEXT, secret=True),
+         Option("USERIDALIAS", Kind.WORD, choice="who"), Option("DOMAIN", Kind.WORD),
          notes="A missing password is asked for without an echo when standard input is a terminal; otherwise libpq's "
          "own ways (PGPASSFILE, trust) apply. It is never logged, nor kept on disk, nor seen on a command line. "
-         "TARGETDB takes mysql:// and sqlite:/// URLs as well."),
+         "TARGETDB takes mysql:// and sqlite:/// URLs as well. USERIDALIAS: user and password are those of the alias in "
+         "the credential store; without a URL, its user goes on @host:port/database."),
     row(DATABASE, "REGISTER EXTRACT", "database:register", Kind.GROUP,
          "Make the group's replication slot and publication in the source, and note them in its registration.",
          "REGISTER EXTRACT ext1", Option("DATABASE"), notes="Needs DBLOGIN."),
@@ -48,6 +51,14 @@ ROWS = (
     row(DATABASE, "INFO CHECKPOINTTABLE", "database:info_checkpointtable", Kind.TABLE,
          "Show whether the table exists, and how many groups use it.", "INFO CHECKPOINTTABLE gg.checkpoint",
          lists=True, optional=True, notes="Needs DBLOGIN."),
+    row(DATABASE, "CLEANUP CHECKPOINTTABLE", "cleaning:cleanup_checkpointtable", Kind.TABLE,
+         "Remove the rows of Replicats that this home had once and has no more. Asks first, unless it ends with `!`.",
+         "CLEANUP CHECKPOINTTABLE gg.checkpoint!", lists=True, optional=True,
+         notes="Needs DBLOGIN. Rows of other homes' groups are left alone. A Replicat of such a name, added again, "
+         "begins anew in place of going on where it stood."),
+    row(DATABASE, "LIST TABLES", "tables:list_tables", Kind.TABLES,
+         "List the tables of the database that DBLOGIN reached, by name.", "LIST TABLES sales.* ; LIST TABLES",
+         lists=True, optional=True, notes="Needs DBLOGIN. Only tables that can be captured or applied to."),
     row(DATABASE, "DELETE CHECKPOINTTABLE", "database:delete_checkpointtable", Kind.TABLE,
          "Drop the table. Every Replicat that used it loses its place. Asks first, unless the command ends with `!`.",
          "DELETE CHECKPOINTTABLE gg.checkpoint!", optional=True, notes="Needs DBLOGIN."),

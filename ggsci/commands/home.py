@@ -20,8 +20,9 @@ ROWS = (
          "Print a parameter file; passwords are masked.", "VIEW PARAMS ext1"),
     row(HOME, "CHECK PARAMS", "files:check_params", Kind.NAME,
          "Check a parameter file whole, and list every mistake with its line.", "CHECK PARAMS ext1",
-         notes="For a Replicat also what START would find out: tables and columns of the target, and expressions, "
-         "which Spark analyses by the trail's definitions; that takes some seconds. Nothing is applied."),
+         notes="Also what START would find out, which may take some seconds: an Extract's source, a pump's trails and "
+         "remote Manager, and for a Replicat tables and columns of the target, and expressions, which Spark analyses "
+         "by the trail's definitions. Nothing is started or changed."),
     row(HOME, "VIEW REPORT", "files:view_report", Kind.NAME,
          "Print a group's report, an aged one (AGED 0 is the youngest, AGED 9 the oldest), or one by its file's name.",
          "VIEW REPORT ext1 ; VIEW REPORT ext1, AGED 0 ; VIEW REPORT ext1, TAIL 40 ; VIEW REPORT ./dirrpt/EXT1.0.rpt",

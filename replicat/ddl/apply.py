@@ -107,8 +107,16 @@ class DdlApply:
             if item.statements:
                 self._target.ddl(item.statements)
         except RefusedError as error:
-            text = f"{error}; statements: {'; '.join(item.statements)}"
-            self._refused(change, where, running, text, error.sqlstate, getattr(error, "code", ""))
+            ran = f"; statements: {'; '.join(item.statements)}"
+            self._refused(
+                change,
+                where,
+                running,
+                f"{error}{ran}",
+                error.sqlstate,
+                getattr(error, "code", ""),
+                f"{error.shown}{ran}",
+            )
             return
         self._note(_told(change, where, item))
         if item.statements:
@@ -118,26 +126,35 @@ class DdlApply:
         return self._target.table(*place)
 
     def _refused(
-        self, change: DdlChange, where: str, running: Running, error: Exception | str, sqlstate: str, code: str
+        self,
+        change: DdlChange,
+        where: str,
+        running: Running,
+        error: Exception | str,
+        sqlstate: str,
+        code: str,
+        told: str = "",
     ) -> None:
+        """`told`: the error without values of rows, for all but the discard file."""
         rule = ddl_rule_for(self._params.ddl_errors, sqlstate, code)
-        self._try_again(rule, where, error)
+        told = told or str(error)
+        self._try_again(rule, where, told)
         if rule.action == IGNORE:
-            self._note(f"DDL of {change.full_name} ({where}) is left out by DDLERROR: {error}")
+            self._note(f"DDL of {change.full_name} ({where}) is left out by DDLERROR: {told}")
         elif rule.action == DISCARD:
             reason = Reason(DISCARD, f"error {sqlstate or code or '(none)'}", str(error))
             self._applying.discard_ddl(running, change, reason, self._trail_id())
-            self._note(f"DDL of {change.full_name} ({where}) goes to the discard file by DDLERROR: {error}")
+            self._note(f"DDL of {change.full_name} ({where}) goes to the discard file by DDLERROR: {told}")
         elif isinstance(error, Exception):
             raise error
         else:
             raise OperatorError(
-                f"DDL of {change.full_name} ({where}): the target refuses it: {error}. The source's statement: "
+                f"DDL of {change.full_name} ({where}): the target refuses it: {told}. The source's statement: "
                 f"{shown(change.sql)}",
                 hint=BY_HAND,
             )
 
-    def _try_again(self, rule: DdlErrorRule, where: str, error: Exception | str) -> None:
+    def _try_again(self, rule: DdlErrorRule, where: str, error: str) -> None:
         tries = self._tries.get(where, 0)
         if tries < rule.retries:
             self._tries = {where: tries + 1}

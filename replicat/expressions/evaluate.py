@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -340,8 +341,12 @@ def explained(sql: SparkSql, program: Program | None, row: Row, failure: Failure
         except EvaluationError as error:
             shown = ", ".join(f"{_named(o)} = {_short(v)}" for o, v in zip(alone.operands, values, strict=True))
             named = f"{expression.where}: {expression.keyword}: {expression.text} fails"
+            message = error.failure.message
+            kind = re.match(r"\[[A-Z0-9_.]+\]", message)  # Spark's name of the error; what follows may have values
             return Failure(
-                error.failure.sqlstate, f"{named}{f' for {shown}' if shown else ''}: {error.failure.message}"
+                error.failure.sqlstate,
+                f"{named}{f' for {shown}' if shown else ''}: {message}",
+                f"{named}{f': {kind[0]}' if kind else ''}",
             )
     return failure
 

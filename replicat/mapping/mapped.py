@@ -126,7 +126,7 @@ class Evaluations:
             raise OperatorError(f"{role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them")
         result = next(self._results)
         if type(result) is Failure:
-            raise RefusedError(role.plan.target, result.message, result.sqlstate)
+            raise RefusedError(role.plan.target, result.message, result.sqlstate, shown=result.shown)
         return result
 
 

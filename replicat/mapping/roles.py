@@ -68,10 +68,11 @@ def commit_text(us: int) -> str:
 
 
 class Failure(NamedTuple):
-    """An evaluation that failed, instead of its results."""
+    """An evaluation that failed, instead of its results. `shown`: what failed, without the row's values."""
 
     sqlstate: str
     message: str
+    shown: str = "an expression fails"
 
 
 Result = Sequence[Any]

@@ -57,6 +57,7 @@ class Unmapped:
 
     sqlstate: str
     message: str
+    shown: str = ""
 
 
 def spill_part(part: Part, folder: str) -> Part:

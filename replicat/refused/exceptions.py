@@ -34,11 +34,13 @@ class LastError:
     message: str
     op: str
     kind: str = DATABASE
+    shown: str = ""  # the message without the row's values, for people
 
     @classmethod
     def of(cls, error: RefusedError, op: str, *, mapping: bool = False) -> LastError:
         """Of a refused change; `mapping`: its MAP's expression failed."""
-        return cls(error.code or error.sqlstate, error.message, op.upper(), MAPPING if mapping else DATABASE)
+        kind = MAPPING if mapping else DATABASE
+        return cls(error.code or error.sqlstate, error.message, op.upper(), kind, error.shown)
 
     def facts(self) -> dict[str, Value]:
         """By the names that expressions use."""
@@ -72,7 +74,7 @@ class Exceptions:
             except RefusedError as error:
                 raise OperatorError(
                     f"{plan.target}: the exceptions table refuses the row of change {spot.index} of CSN {spot.csn}, "
-                    f"position {spot.position}: {error}; the change itself was refused: {last.message}",
+                    f"position {spot.position}: {error.shown}; the change itself was refused: {last.shown}",
                     hint="Nothing of the batch was committed. Mend the exceptions table or its MAP, then START again",
                 ) from error
 
@@ -121,4 +123,5 @@ def _evaluated(plan: TablePlan, engine: Engine, programs: Programs, rows: Sequen
     try:
         return evaluate(cast("SparkSql", sql), programs, rows)
     except EvaluationError as error:
-        raise RefusedError(plan.target, error.failure.message, error.failure.sqlstate) from error
+        failure = error.failure
+        raise RefusedError(plan.target, failure.message, failure.sqlstate, shown=failure.shown) from error

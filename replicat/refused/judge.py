@@ -114,7 +114,7 @@ class Judge:
         rule = self._rule(spot, error) if spot is not None else ErrorRule("", ABEND)
         if spot is None or rule.action == ABEND:
             raise AbendError(
-                f"the target refuses transaction CSN {csn} as a whole, at its end: {error}", MEND, csn
+                f"the target refuses transaction CSN {csn} as a whole, at its end: {error.shown}", MEND, csn
             ) from error
         if rule.action in (RETRYOP, TRANSABORT):
             self._transaction(spot, error, dataclasses.replace(rule, action=TRANSABORT))
@@ -263,7 +263,8 @@ def _of(verdict: Verdict, spot: Spot) -> RefusedError:
     if verdict.index == spot.index and verdict.table == spot.table:
         return error
     at = f"change {verdict.index} of its transaction" if verdict.index >= 0 else "its transaction, at its end,"
-    return RefusedError(error.table, f"{at} was refused: {error.message}", error.sqlstate, error.code)
+    shown = f"{at} was refused: {error.shown}"
+    return RefusedError(error.table, f"{at} was refused: {error.message}", error.sqlstate, error.code, shown=shown)
 
 
 def _with_first(changes: Iterator[Change], table: str) -> Iterator[Change]:

@@ -26,7 +26,10 @@ from trails.errors import OperatorError
 from trails.fs import Fs
 
 Note = Callable[[str], None]
-MEND = "Nothing of the batch was committed. Mend the target's row or constraint, then START again"
+MEND = (
+    "Nothing of the batch was committed. Mend the target's row or constraint, then START again; logdump --csn shows "
+    "the change with its values"
+)
 OUT_OF_STEP = (
     f"{MEND}. If the trail was read again from an earlier place (ALTER), or a load overlaps, HANDLECOLLISIONS overlays "
     "what is there already"
@@ -82,10 +85,10 @@ class AbendError(OperatorError):
 
 
 def abend(error: RefusedError, spot: Spot, more: str = "", hint: str = "") -> AbendError:
-    """The error that ends the process; it names the change."""
+    """The error that ends the process; it names the change, and says no value of it but the key."""
     return AbendError(
         f"{spot.table}: the target refuses the {spot.op} of row ({spot.key}), position {spot.position}, "
-        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error}{more}",
+        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error.shown}{more}",
         hint or (OUT_OF_STEP if error.sqlstate in (NO_ROW, ROW_EXISTS) else MEND),
         spot.csn,
     )

@@ -137,7 +137,8 @@ def replay_group(
     group = next((reg for reg in home.groups() if reg.name == name.upper() and reg.kind == "REPLICAT"), None)
     if group is None:
         raise OperatorError(f"there is no Replicat {name} in this home", hint="INFO ALL lists the groups")
-    params = ReplicatParams.from_statements(language.parse_file(home.prm(group.name)), home.prm(group.name))
+    path_of_file = home.prm(group.name)
+    params = ReplicatParams.from_statements(language.parse_file(path_of_file), path_of_file).resolved(home)
     table = params.checkpoint_table or (exact_table(group.checkpoint_table) if group.checkpoint_table else None)
     if table is None:
         raise OperatorError(

@@ -7,11 +7,12 @@ in each of the two tables here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from replicat.target import Row, Target
+from replicat.target import Row, Run, Target
 from trails.errors import OperatorError
 
 Table = tuple[str, str]
@@ -43,6 +44,9 @@ class Admin(Protocol):
     def database_info(self, url: str) -> dict[str, str]:
         """Who we are where: user, database, server."""
 
+    def tables(self, url: str) -> list[tuple[str, str]]:
+        """LIST TABLES: schema and name of every table of a user's, by name."""
+
     def add_row_table(self, url: str, table: Table) -> None:
         """ADD CHECKPOINTTABLE."""
 
@@ -54,6 +58,9 @@ class Admin(Protocol):
 
     def delete_row(self, url: str, table: Table, group: str, group_key: int) -> bool:
         """DELETE REPLICAT: forget how far the group was. True if there was a row."""
+
+    def statements(self, url: str) -> AbstractContextManager[Run]:
+        """A connection in which statements can be run one by one."""
 
     def read_row(self, url: str, table: Table, group: str, group_key: int) -> Row | None:
         """One group's row, as a process would find it."""
@@ -93,6 +100,24 @@ def open_target(settings: TargetSettings) -> Target:
 def admin_for(url: str) -> Admin:
     """The module with Admin's functions for a URL."""
     return cast("Admin", import_module(_kind(url)[1]))
+
+
+def kind_of(url: str) -> str:
+    """What a target calls its kind: "postgresql", "sqlite" or "mysql"."""
+    return str(import_module(_kind(url)[1]).KIND)
+
+
+_ABOUT = {
+    "postgresql": "SELECT version(), current_setting('server_encoding')",
+    "mysql": "SELECT concat(@@version_comment, ' ', version()), @@character_set_database",
+    "sqlite": "SELECT 'SQLite ' || sqlite_version(), 'UTF-8'",
+}
+
+
+def about(target: Target, url: str) -> list[str]:
+    """For the report: the target's version and character set."""
+    version, characters = target.read(_ABOUT[kind_of(url)])[0]
+    return ["Database Version:", f"{version}", "", "Database Language and Character Set:", f"{characters}", ""]
 
 
 def _kind(url: str) -> tuple[Callable[[TargetSettings], Target], str]:

@@ -19,6 +19,7 @@ from trails.record import MISSING, Value
 
 NO_NULL = "23502"
 BAD_TEXT = "22021"
+_NOT_UTF8 = "text that is not UTF-8"
 _LONGEST_SHOWN = 60
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _UNESCAPED = {"t": "\t", "n": "\n", "r": "\r"}
@@ -66,7 +67,7 @@ class Codec:
         columns = [[text_of(_present(value))] for value in values]
         for (text,) in columns:
             if text is not None and not _encodes(text):
-                raise RefusedError(self.table, "text that is not UTF-8", BAD_TEXT)
+                raise RefusedError(self.table, _NOT_UTF8, BAD_TEXT)
         return tuple(column[0] for column in self.convert(columns))
 
     def convert(self, columns: list[Column]) -> list[Column]:
@@ -105,10 +106,9 @@ class Codec:
         key = ", ".join(str(columns[k][number]) for k in self.key)
         of = f" of row ({key})" if key else ""
         value = "NULL" if text is None else _shown(text)
+        column = f"column {spec.name} ({spec.native.text or 'no type'}){of}: {spec.logical} value"
         raise RefusedError(
-            self.table,
-            f"column {spec.name} ({spec.native.text or 'no type'}){of}: {spec.logical} value {value}: {error}",
-            error.sqlstate,
+            self.table, f"{column} {value}: {error}", error.sqlstate, shown=f"{column} does not fit: {error}"
         )
 
 
@@ -117,7 +117,9 @@ def parse(table: str, data: bytes) -> list[Column]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise RefusedError(table, f"text that is not UTF-8: {error.object[error.start :][:20]!r}", BAD_TEXT) from None
+        raise RefusedError(
+            table, f"{_NOT_UTF8}: {error.object[error.start :][:20]!r}", BAD_TEXT, shown=_NOT_UTF8
+        ) from None
     rows = [line.split("\t") for line in text[:-1].split("\n")] if text else []
     columns = [list(column) for column in zip(*rows, strict=True)]
     if "\\" in text:

@@ -33,6 +33,7 @@ COLUMNS = (
 NAMES = tuple(name for name, _ in COLUMNS)
 SETTINGS = ("frequency", "retention_days", "purge_days")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_US = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _NOW = {
     "postgresql": "clock_timestamp()",
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -68,7 +69,8 @@ class HeartbeatSql:
         return text.replace("%", "%%") if beside and self.mark == "%s" else text
 
     def moment(self, us: int) -> str:
-        """A time as a parameter."""
+        """A time as a parameter; what no calendar has is its first or last."""
+        us = min(max(us, 0), _LAST_US)
         text = (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%d %H:%M:%S.%f")
         return text + "+00" if self.kind == "postgresql" else text
 
@@ -177,26 +179,22 @@ class HeartbeatSql:
 
     # heartbeats
 
-    def update(self) -> str:
-        """One path's row; parameters: COLUMNS, then the path's key."""
-        sets = ", ".join(f"{name} = {self.mark}" for name in NAMES)
-        return f"UPDATE {self.named(self.table.base, beside=True)} SET {sets} WHERE path_key = {self.mark}"
+    def put(self) -> str:
+        """One path's row, whether or not it is there; parameters: COLUMNS, then the path's key."""
+        return self._put(self.table.base, (*NAMES, "path_key"), ("path_key",))
 
-    def insert(self) -> str:
-        """The same as a new row."""
-        marks = ", ".join([self.mark] * (len(NAMES) + 1))
-        return f"INSERT INTO {self.named(self.table.base, beside=True)} ({', '.join(NAMES)}, path_key) VALUES ({marks})"
+    def put_history(self) -> str:
+        """One heartbeat received, also again after an ALTER; parameters: COLUMNS, the path's key, when."""
+        columns = (*NAMES, "path_key", "heartbeat_received_ts")
+        return self._put(self.table.history, columns, ("path_key", "incoming_heartbeat_ts"))
 
-    def drop_history(self) -> str:
-        """A heartbeat that comes again, after an ALTER; parameters: its time, the path's key."""
-        history = self.named(self.table.history, beside=True)
-        return f"DELETE FROM {history} WHERE incoming_heartbeat_ts = {self.mark} AND path_key = {self.mark}"
-
-    def add_history(self) -> str:
-        """One heartbeat received; parameters: COLUMNS, the path's key, when."""
-        marks = ", ".join([self.mark] * (len(NAMES) + 2))
-        into = f"{self.named(self.table.history, beside=True)} ({', '.join(NAMES)}, path_key, heartbeat_received_ts)"
-        return f"INSERT INTO {into} VALUES ({marks})"
+    def _put(self, name: str, columns: Sequence[str], key: Sequence[str]) -> str:
+        marks = ", ".join([self.mark] * len(columns))
+        row = f"INTO {self.named(name, beside=True)} ({', '.join(columns)}) VALUES ({marks})"
+        if self.kind != "postgresql":
+            return f"REPLACE {row}"
+        sets = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
+        return f"INSERT {row} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {sets}"
 
     def purge(self) -> str:
         """Drop history; parameter: what was received before then."""

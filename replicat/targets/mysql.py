@@ -20,7 +20,7 @@ from replicat.targets import TargetSettings, rowtable
 from replicat.targets.codec import Codec, parse
 from replicat.targets.converting import ConvertingTarget
 from replicat.targets.mysql_admin import KIND, dotted, load_row, upgrade_row_table
-from replicat.targets.mysql_link import Link, MysqlUrl, as_ours, connect, number_of, refusal
+from replicat.targets.mysql_link import Link, MysqlUrl, as_ours, connect, number_of, refusal, without_values
 from replicat.targets.mysql_shape import AUTO, NOT_NULL, tables_of
 from replicat.targets.mysql_sql import MysqlSql
 from replicat.targets.staged_sql import NUMBER, StagedSql
@@ -98,7 +98,7 @@ class MysqlTarget(ConvertingTarget):
         """See Target."""
         values = rowtable.insert_values(self.settings.group, self.settings.group_key, row, self.settings.home)
         with self.mapped():
-            self._with(rowtable.insert(self._row_table, KIND), values)
+            self.run_with(rowtable.insert(self._row_table, KIND), values)
             self._sync()
 
     def begin(self, old: Row, new: Row) -> None:
@@ -131,7 +131,7 @@ class MysqlTarget(ConvertingTarget):
 
     def _move_row(self, old: Row, new: Row) -> None:
         values = rowtable.move_values(self.settings.group, self.settings.group_key, old, new, self.settings.home)
-        if self._with(rowtable.move(self._row_table, KIND), values) != 1:
+        if self.run_with(rowtable.move(self._row_table, KIND), values) != 1:
             self.run("ROLLBACK")
             raise PlaceLostError(self.place_lost(old))
 
@@ -173,7 +173,8 @@ class MysqlTarget(ConvertingTarget):
             cursor.execute(statement, params)
             return list(cursor.fetchall())
 
-    def _with(self, statement: str, params: Sequence[object]) -> int:
+    def run_with(self, statement: str, params: Sequence[object]) -> int:
+        """See StagedTarget."""
         with self.link.cursor() as cursor:
             return int(cursor.execute(statement, params))
 
@@ -249,7 +250,7 @@ class MysqlTarget(ConvertingTarget):
         at = _AT_ROW.search(text)
         row = f" (row {self._key_of(codec, data, int(at[1]) - 1)})" if at else ""
         return refusal(int(number), text + row, codec.table) or RefusedError(
-            codec.table, text + row, "22000", str(number)
+            codec.table, text + row, "22000", str(number), shown=without_values(int(number), text) + row
         )
 
     @staticmethod
@@ -322,7 +323,10 @@ class MysqlTarget(ConvertingTarget):
                 if isinstance(ours, AwayError):
                     raise ours from error
                 number = str(number_of(error))
-                raise RefusedError(statement, f"{error.args[-1]} ({number})", "", number) from error
+                told = without_values(number_of(error), str(error.args[-1]))
+                raise RefusedError(
+                    statement, f"{error.args[-1]} ({number})", "", number, shown=f"{told} ({number})"
+                ) from error
 
 
 _SERVER = """

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from replicat.target import Row
+from replicat.target import Row, Run
 from replicat.targets import rowtable
 from replicat.targets.mysql_link import Link, MysqlUrl, connect, mapped
 from trails.errors import OperatorError
@@ -43,6 +43,13 @@ def _linked(url: str) -> Iterator[Link]:
             link.close()
 
 
+@contextlib.contextmanager
+def statements(url: str) -> Iterator[Run]:
+    """Run statements one by one, as read() and write() of a target do."""
+    with _linked(url) as link:
+        yield lambda statement, params=(): query(link, statement, list(params) or None)
+
+
 def database_info(url: str) -> dict[str, str]:
     """Who we are where."""
     with _linked(url) as link:
@@ -62,6 +69,17 @@ def drop_row_table(url: str, table: Table) -> None:
     """DELETE CHECKPOINTTABLE."""
     with _linked(url) as link:
         query(link, f"DROP TABLE {dotted(*table)}")
+
+
+def tables(url: str) -> list[Table]:
+    """LIST TABLES: those of the databases that the user sees, but for the server's own."""
+    with _linked(url) as link:
+        found = query(
+            link,
+            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
+            "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2",
+        )
+    return [(schema, name) for schema, name in found]
 
 
 def rows_of_table(url: str, table: Table) -> list[dict[str, Any]] | None:

@@ -227,7 +227,24 @@ def refusal(number: int, text: str, table: str) -> RefusedError | None:
     if number in (1153, 1301):
         hint = "; raise max_allowed_packet at the server"
     text = _STAGE.sub("", " ".join(text.split()))
-    return RefusedError(table, text + hint, _SQLSTATES[number], str(number))
+    shown = without_values(number, text) + hint
+    return RefusedError(table, text + hint, _SQLSTATES[number], str(number), shown=shown)
+
+
+# Their quotes hold names only.
+_NAMES_ONLY = frozenset((1048, 1364, 1263, 1451, 1452, 1216, 1217, 4025, 3819, 1264, 1265, 1406, 1261, 1262, 1369))
+_SIGNAL = 1644
+_NAMED_VALUE = re.compile(r"(.*?) ?'.*'( for (?:key|column) .*)", re.DOTALL)
+
+
+def without_values(number: int, text: str) -> str:
+    """The server's message, or as much of it as holds names only."""
+    if number in _NAMES_ONLY:
+        return text
+    if number == _SIGNAL:
+        return f"a trigger refuses it ({number})"  # its text can be anything
+    found = _NAMED_VALUE.fullmatch(text)
+    return f"{found[1]}{found[2]}" if found else re.split(r"['\"]", text, maxsplit=1)[0].rstrip(" :")
 
 
 @contextlib.contextmanager
@@ -253,4 +270,5 @@ def as_ours(error: pymysql.MySQLError, link: Link | None, table: str = "target")
         return AwayError(f"the target database went away: {text}")
     if number in _SHAPE:
         return ShapeChangedError(f"the target table changed: {text}")
-    return OperatorError(f"the target database refused a statement: {text}")
+    told = without_values(number, str(error.args[1])) if len(error.args) > 1 else text
+    return OperatorError(f"the target database refused a statement: {told} ({number})")

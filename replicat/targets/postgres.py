@@ -21,7 +21,7 @@ from psycopg import errors
 from replicat.target import Blob, Layout, PlaceLostError, RefusedError, Row, TargetTable, Truncate
 from replicat.targets import rowtable
 from replicat.targets.postgres_admin import upgrade_row_table
-from replicat.targets.postgres_link import connect, mapped, refusal
+from replicat.targets.postgres_link import connect, mapped, refusal, without_values
 from replicat.targets.postgres_sequences import follow
 from replicat.targets.postgres_shapes import shapes
 from replicat.targets.postgres_sql import BY_INDEX, BY_TABLE, SESSION, PostgresSql, dotted
@@ -223,7 +223,8 @@ class PostgresTarget(StagedTarget):
                         raise
                 self.undo(before)
                 code = error.sqlstate or ""
-                raise RefusedError(statement, " ".join(str(error).split()), code, code) from error
+                text = " ".join(str(error).split())
+                raise RefusedError(statement, text, code, code, shown=without_values(error)) from error
 
     # What StagedTarget asks for
 
@@ -234,6 +235,10 @@ class PostgresTarget(StagedTarget):
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """See StagedTarget."""
         return self._execute(statement).fetchall()
+
+    def run_with(self, statement: str, params: Sequence[object]) -> int:
+        """See StagedTarget."""
+        return self._execute(statement, params).rowcount
 
     def join(self, sql: StagedSql, statement: str) -> int:
         """By the key's index if there is one."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import psycopg
 
-from replicat.target import Row
+from replicat.target import Row, Run
 from replicat.targets import rowtable
 from replicat.targets.postgres_link import connect, mapped
 from replicat.targets.postgres_sql import dotted, ident
@@ -49,6 +50,15 @@ def drop_row_table(url: str, table: tuple[str, str]) -> None:
     _admin(url, lambda conn: conn.execute(f"DROP TABLE {dotted(*table)}"))
 
 
+def tables(url: str) -> list[tuple[str, str]]:
+    """LIST TABLES."""
+    statement = """
+        SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname <> 'information_schema'
+        AND n.nspname NOT LIKE 'pg\\_%' ORDER BY 1, 2"""
+    return _admin(url, lambda conn: [(schema, name) for schema, name in conn.execute(statement).fetchall()])
+
+
 def rows_of_table(url: str, table: tuple[str, str]) -> list[dict[str, Any]] | None:
     """INFO CHECKPOINTTABLE: every group's row; None if there is no such table."""
 
@@ -83,6 +93,20 @@ def read_row(url: str, table: tuple[str, str], group: str, group_key: int) -> Ro
         return rowtable.row_of(found) if found else None
 
     return _admin(url, read)
+
+
+@contextlib.contextmanager
+def statements(url: str) -> Iterator[Run]:
+    """Run statements one by one, as read() and write() of a target do."""
+    conn = connect(url, "trailgate admin")
+    with conn, mapped(conn):
+        conn.execute("SET synchronous_commit = on")
+
+        def run(statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+            cursor = conn.execute(statement, params or None)
+            return cursor.fetchall() if cursor.description else []
+
+        yield run
 
 
 def _admin(url: str, work: Callable[[psycopg.Connection[Any]], _T]) -> _T:

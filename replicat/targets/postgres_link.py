@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +56,7 @@ def mapped(conn: psycopg.Connection[Any] | None) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        text = " ".join(str(error).split())
+        text = without_values(error)
         if isinstance(error, _SHAPE):
             raise ShapeChangedError(f"the target database's tables are not what they were: {text}") from error
         # A read-only server is a standby, or has just become one: waiting, or the URL's other host, helps.
@@ -72,4 +73,13 @@ def refusal(error: Exception) -> RefusedError | None:
     table = f"{diag.schema_name}.{diag.table_name}" if diag.table_name else "target"
     parts = [diag.message_primary, diag.message_detail, (diag.context or "").split("\n")[0]]
     text = "; ".join(" ".join(part.split()) for part in parts if part)
-    return RefusedError(table, text, error.sqlstate or "", error.sqlstate or "")
+    return RefusedError(table, text, error.sqlstate or "", error.sqlstate or "", shown=without_values(error))
+
+
+def without_values(error: psycopg.Error) -> str:
+    """The server's message with names only: no DETAIL, no CONTEXT, and of a value that does not fit nothing."""
+    text = " ".join((error.diag.message_primary or str(error)).split())
+    if isinstance(error, errors.RaiseException):
+        return f"a trigger or function refuses it (SQLSTATE {error.sqlstate})"  # its text can be anything
+    # Errors of class 22 quote the value, and no name; those of class 23 and the others names, and no value.
+    return re.sub(r'".*"', '"..."', text) if isinstance(error, errors.DataError) else text

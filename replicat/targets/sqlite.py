@@ -127,6 +127,10 @@ class SqliteTarget(ConvertingTarget):
         """See StagedTarget."""
         return self.conn.execute(statement).fetchall()
 
+    def run_with(self, statement: str, params: Sequence[object]) -> int:
+        """See StagedTarget."""
+        return self.conn.execute(statement, tuple(params)).rowcount
+
     def make_sql(self, layout: Layout, number: int) -> StagedSql:
         """See StagedTarget."""
         natives = {kind: self.native(kind) for kind in (*layout.types, *layout.extra_types)}

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from replicat.target import Row
+from replicat.target import Row, Run
 from replicat.targets import rowtable
 from replicat.targets.sqlite_link import SCHEMA, connect, ident, mapped, path_of
 from trails.errors import OperatorError
@@ -25,6 +25,13 @@ def _linked(url: str) -> Iterator[sqlite3.Connection]:
             yield conn
     finally:
         conn.close()
+
+
+@contextlib.contextmanager
+def statements(url: str) -> Iterator[Run]:
+    """Run statements one by one, as read() and write() of a target do."""
+    with _linked(url) as conn:
+        yield lambda statement, params=(): conn.execute(statement, tuple(params)).fetchall()
 
 
 def database_info(url: str) -> dict[str, str]:
@@ -44,6 +51,15 @@ def drop_row_table(url: str, table: Table) -> None:
     """DELETE CHECKPOINTTABLE."""
     with _linked(url) as conn:
         conn.execute(f"DROP TABLE {quoted(table)}")
+
+
+def tables(url: str) -> list[Table]:
+    """LIST TABLES."""
+    with _linked(url) as conn:
+        found = conn.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
+        ).fetchall()
+    return [(SCHEMA, name) for (name,) in found]
 
 
 def rows_of_table(url: str, table: Table) -> list[dict[str, Any]] | None:

@@ -110,12 +110,14 @@ def mapped() -> Iterator[None]:
 def as_ours(error: Exception, table: str = "target") -> GateError:
     """One error of the driver as ours."""
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
-        return RefusedError(table, str(error), "22021")
+        return RefusedError(table, str(error), "22021", shown="text that is not UTF-8, or a number out of range")
     if not isinstance(error, sqlite3.Error):
         return OperatorError(str(error))
     name, text = _name(error), str(error)
     if name in _SQLSTATES:
-        return RefusedError(table, text, _SQLSTATES[name], name)
+        # What a trigger raises is any text; else SQLite names tables and columns only.
+        shown = "a trigger refuses it" if name == "SQLITE_CONSTRAINT_TRIGGER" else text
+        return RefusedError(table, text, _SQLSTATES[name], name, shown=shown)
     if isinstance(error, sqlite3.IntegrityError):  # Python has no name for a STRICT table's refusal
         return RefusedError(table, text, "22018" if "cannot store" in text else "23000", name)
     if isinstance(error, sqlite3.DataError):  # a value too large

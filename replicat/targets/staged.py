@@ -4,6 +4,7 @@ A target is built on StagedTarget with a dialect's SQL (replicat/targets/staged_
 staging table, and a table of its errors:
 
     run, ask        a statement: rows changed, rows found
+    run_with        a statement with parameters
     load            a blob into a staging table
     copy_new        a blob of new rows straight into the table, which itself refuses a second row of one key
     relation        optional: few rows as something else than a staging table
@@ -66,6 +67,10 @@ class StagedTarget:
         """Run a query."""
         raise NotImplementedError
 
+    def run_with(self, statement: str, params: Sequence[object]) -> int:
+        """Run a statement with parameters, marked as the driver has it; how many rows it changed."""
+        raise NotImplementedError
+
     def load(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> None:
         """Load rows of these columns into a staging table that is there."""
         raise NotImplementedError
@@ -116,6 +121,18 @@ class StagedTarget:
     def match(self, sql: StagedSql, match: Match) -> int:
         """Change rows of a table without a key; how many were found."""
         return self.join(sql, sql.change_matches(match, self.stage(sql, "b", sql.match_columns(match), match.rows)))
+
+    # Our own tables
+
+    def read(self, statement: str) -> list[tuple[Any, ...]]:
+        """See Target."""
+        with self.mapped():
+            return self.ask(statement)
+
+    def write(self, statement: str, params: Sequence[object]) -> int:
+        """See Target."""
+        with self.mapped():
+            return self.run_with(statement, params)
 
     # Transactions: what is to be called around them
 

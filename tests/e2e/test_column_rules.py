@@ -268,7 +268,7 @@ def test_the_process_itself(source_db: str, tmp_path: Path, monkeypatch: pytest.
         assert process.poll() is None, process.communicate()[1]
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
     row = {"id": "1", "T0": "EXT1", "T1": str(process.pid), "T2": "Porto", "T3": None}
     assert flat(capture.changes()) == [(Op.INSERT, row, None)]

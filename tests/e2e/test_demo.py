@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from demo.__main__ import VICTIMS
+from demo.embedded import processes_in
 from demo.pipeline import wait_for
-from demo.servers import PostgresServer, processes_in
+from demo.servers import PostgresServer
 from tests.support.pipelines import folder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-demo")]

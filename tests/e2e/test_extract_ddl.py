@@ -188,7 +188,7 @@ def test_a_transaction_of_rows_and_schema_changes_is_cut_around_them(capture: Ca
         ("WHOLE", True, ["BEGIN", "DDL", "COMMIT"]),
     ]  # fmt: skip
     assert [len(transaction) for transaction in capture.changes()] == [1, 3, 2, 1]
-    stats = extract.command("STATS", {})["tables"]
+    stats = extract.stats.to_reply()["tables"]
     assert [(row["from"], row["inserts"], row["ddls"], row["operations"]) for row in stats] == [("public.t", 3, 4, 7)]
     with capture.running() as again:
         capture.drain(again)

@@ -1,4 +1,7 @@
-"""Heartbeats on real databases: written and captured in a source, kept in each kind of target; a whole pipeline's."""
+"""Heartbeats on real databases: written and captured in a source, kept in each kind of target.
+
+Those of a whole pipeline, while it is killed at random, are in test_pipeline_kill.py.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from demo.pipeline import Options, wait_for
-from demo.servers import PostgresServer
 from replicat.heartbeattables import add, alter, delete, history, info
 from tests.support.beating import SECOND, BeatBench, beat, piped
 from tests.support.capturing import Capture, ask, step_until
-from tests.support.pipelines import rig
 from tests.support.replicat_trail import table
 from trails.fs import RealFs
 from trails.plan import Planner
@@ -73,6 +73,24 @@ def test_an_extract_writes_and_captures_its_own(capture: Capture):
     assert seed["extract"] == "EXT1"
 
 
+def confirmed(capture: Capture) -> int:
+    """What the server may forget, in bytes of its log."""
+    name = capture.slot["slot"]
+    sql = f"SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE slot_name = '{name}'"
+    return int(capture.sql(sql)[0][0])
+
+
+def test_a_source_at_rest_lets_its_log_go(capture: Capture):
+    """Pitfall 11: nothing but heartbeats, and the slot follows them."""
+    with capture.running() as extract:
+        step_until(extract, extract._heartbeats.arrivals.entries)
+        before = confirmed(capture)
+        capture.sql(
+            f"UPDATE gg.gg_heartbeat_seed SET heartbeat_timestamp = now() WHERE extract_key = '{'0' * 32}/EXT1'"
+        )
+        step_until(extract, lambda: confirmed(capture) > before)
+
+
 def test_a_publication_of_named_tables_gets_the_seed_table(capture: Capture):
     """Without it no heartbeat comes: said with the statement that mends it; ADD HEARTBEATTABLE again does that."""
     name = capture.slot["publication"]
@@ -85,21 +103,29 @@ def test_a_publication_of_named_tables_gets_the_seed_table(capture: Capture):
     assert ask("add_heartbeat", **request)["made"] == [f"table gg.gg_heartbeat_seed in publication {name}"]
     assert ask("add_heartbeat", **request)["made"] == []
     with capture.running() as extract:
-        step_until(extract, extract._heartbeats.arrivals.entries)
-    assert ask("delete_heartbeat", **request)["deleted"] == ["table gg.gg_heartbeat_seed"]
+        beats = extract._heartbeats.arrivals
+        step_until(extract, beats.entries)
+        extract._heartbeats.close()  # so that none comes in between
+        assert ask("delete_heartbeat", **request)["deleted"] == ["table gg.gg_heartbeat_seed"]
+        step_until(extract, lambda: beats.entries()[0]["every_s"] == 0)  # the last one says that no more come
     assert ask("delete_heartbeat", **request)["deleted"] == []
 
 
 def test_the_tables_of_heartbeats_are_nobodys_data(source_db: str, tmp_path: Path):
-    """TABLE *.* captures none of them, nor does DDL; a START does not ask for their replica identity."""
-    made = Capture(source_db, tmp_path, patterns=("*.*",), ddl="INCLUDE ALL", heartbeat=TABLE)
+    """TABLE *.* captures none of them, nor does DDL; neither START nor GETUPDATEBEFORES wants their old rows."""
+    made = Capture(source_db, tmp_path, tables="GETUPDATEBEFORES\nTABLE *.*;\n", ddl="INCLUDE ALL", heartbeat=TABLE)
     ask("add_ddlcapture", url=source_db)
     made.register(trandata=False)
     with made.running() as extract:
         add({"url": source_db, "heartbeat": TABLE.text, "target": True, "frequency": 1})
         ask("add_heartbeat", url=source_db, heartbeat=TABLE.text, publications=[])
         made.sql("UPDATE gg.gg_heartbeat_settings SET retention_days = 3", "CREATE TABLE public.t (id int PRIMARY KEY)")
+        made.sql(
+            f"INSERT INTO gg.gg_heartbeat_seed VALUES ('{'0' * 32}/EXT1', 'x', now(), 5)",
+            "UPDATE gg.gg_heartbeat_seed SET frequency = 6",
+        )
         made.drain(extract)
+        step_until(extract, lambda: [e["every_s"] for e in extract._heartbeats.arrivals.entries()] == [6])
     assert [[c.table.full_name for c in tx] for tx in made.changes() if tx] == [["public.t"]]
 
 
@@ -183,35 +209,17 @@ def test_a_table_that_goes_while_replicat_runs_ends_nothing(bench: Any):
     assert "gg_heartbeat_history" in line
 
 
-# --- a whole pipeline -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-@pytest.mark.xdist_group("pipeline-heartbeat")
-def test_a_pipelines_lag_by_ggsci(postgres16: PostgresServer, postgres18: PostgresServer):
-    """ADD HEARTBEATTABLE on both sides, then LAG, INFO and history tell the path with each stage's time."""
-    with rig(postgres16, postgres18, Options(checkpoint_seconds=1, replicat=["SPARKMEMORY 512M"])) as made:
-        source, target = made.pipeline.source, made.pipeline.target
-        said = source.run(
-            f"DBLOGIN SOURCEDB {made.pipeline.source_url}", "ADD HEARTBEATTABLE, FREQUENCY 1", "INFO HEARTBEATTABLE",
-            "ADD HEARTBEATTABLE",
-        ).out  # fmt: skip
-        assert "Successfully created table gg.gg_heartbeat_seed." in said
-        assert "Heartbeats each 1 s" in said
-        assert "were there already" in said
-        login = f"DBLOGIN TARGETDB {made.pipeline.target_url}"
-        assert "view gg.gg_lag" in target.run(login, "ADD HEARTBEATTABLE").out
-        made.pipeline.start()
-        wait_for(lambda: target.json("INFO REP1")[0]["heartbeats"], 60)
-        (row,) = target.json("LAG REPLICAT REP1")[0]["heartbeats"]
-        assert row["path"] == "EXT1 ==> PMP1 ==> REP1"
-        assert [stage["to"] for stage in row["stages"]] == ["EXT1", "PMP1", "REP1"]
-        assert row["lag_us"] == sum(stage["us"] for stage in row["stages"])
-        text = target.run("INFO REP1", "LAG REPLICAT REP1", login, "LAG REPLICAT REP1, HISTORY").out
-        assert "Heartbeat Lag" in text
-        assert "Lag Information From Heartbeat Table" in text
-        assert len(text.split("DATE ")[1].splitlines()) >= 3
-        text = source.run("STOP PMP1", "LAG EXTRACT PMP1", check=False).text
-        assert "not currently running" in text
-        assert "EXT1 ==> PMP1" in text
+def test_a_look_that_fails_inside_a_batch_ends_nothing(bench: Any):
+    """PostgreSQL takes no statement more in a transaction that had an error: the look is undone like all else."""
+    process = bench.replicat()
+    beats, target = process._heartbeats, process._target
+    beats._there, beats._look_at, look = False, 0.0, target.tables
+    target.tables = lambda places: look(places) if "kv" in str(places) else target.read("SELECT no_such_function()")
+    bench.beat(piped(beat(RealClock().now_us())))
+    bench.feed.tx((Op.INSERT, KV, ["1", "v"]))
+    while process.step():
+        pass
+    process.close()
+    assert [int(n) for (n,) in bench.sql(f"SELECT count(*) FROM {bench.schema}.kv")] == [1]
+    (line,) = bench.warned
+    assert "no_such_function" in line

@@ -9,6 +9,7 @@ import pytest
 from tests.support.ddl_trail import SCRIPT, read_ddl_trail, write_ddl_trail
 from tests.support.link import LinkBench, Source, wait_until
 from trails.ddl import DdlChange
+from trails.reader import last_header
 
 pytestmark = pytest.mark.e2e
 
@@ -35,6 +36,7 @@ def test_everything_arrives_record_for_record(bench):
     last = source.writer.durable
     assert (checkpoint.reads[0].current.seqno, checkpoint.reads[0].current.rba) == (last.seqno, last.rba)
     assert checkpoint.writes[0].type == "RMTTRAIL"
+    assert checkpoint.extra["trail_id"] == last_header(bench.fs, bench.local).trail_id.hex()
 
 
 def test_schema_changes_pass_as_they_stand(tmp_path):

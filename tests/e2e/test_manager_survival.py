@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -146,3 +149,19 @@ def test_an_extract_is_not_started_on_a_full_disk_until_there_is_space(homes):
     assert "Manager refreshed" in good(here, "REFRESH MGR")
     wait_for(lambda: "DISKSTOP" not in status(here, "EXT1").message, what="a start that gets further")
     assert "state" in as_json(here, "INFO MGR")["disk"]
+
+
+def test_cw_28_a_manager_starts_on_a_disk_that_takes_no_more(homes):
+    """CW-28: it is who purges. No report, no log, no output file can be written; it starts all the same."""
+    _, there = homes
+    process = subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", there.root])
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (400, 400))  # long before it has begun to write
+    try:
+        wait_for(lambda: str(manager_status(there).status) == "RUNNING", what="the Manager to run")
+        assert as_json(there, "INFO MGR")["pid"] == process.pid
+        good(there, "STOP MGR!")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert os.path.getsize(there.report("MGR")) <= 400

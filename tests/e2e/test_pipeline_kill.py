@@ -14,15 +14,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
-from demo.pipeline import Host, Options, PipelineError, wait_for
+from demo.pipeline import Host, Options, Pipeline, PipelineError, wait_for
+from demo.proxy import Proxy
 from demo.servers import PostgresServer
 from demo.workload import large_transaction
 from tests.support.pipelines import Rig, rig
-from tests.support.proxy import Proxy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-kill")]
 
@@ -34,7 +34,10 @@ DEATHS = {"extract": 15, "pump": 13, "collector": 13, "replicat": 5, "source man
 
 @pytest.fixture(scope="module")
 def shared(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[Rig]:
-    """One pipeline with small trail files, which are purged all the time, and a link that a test can cut."""
+    """One pipeline with small trail files, which are purged all the time, and a link that a test can cut.
+
+    Heartbeats pass through it each second, whatever is done to it.
+    """
     options = Options(
         megabytes=1,
         remote_host=PROXY_HOST,
@@ -45,7 +48,19 @@ def shared(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[R
         purge_seconds=1,
     )
     with rig(postgres16, postgres18, options) as made:
+        pipeline = made.pipeline
+        said = pipeline.source.run(
+            f"DBLOGIN SOURCEDB {pipeline.source_url}", "ADD HEARTBEATTABLE, FREQUENCY 1", "ADD HEARTBEATTABLE"
+        ).out
+        assert "Successfully created table gg.gg_heartbeat_seed." in said
+        assert "Heartbeats each 1 s" in said
+        assert "were there already" in said
+        assert "view gg.gg_lag" in pipeline.target.run(_login(pipeline), "ADD HEARTBEATTABLE").out
         yield made
+
+
+def _login(pipeline: Pipeline) -> str:
+    return f"DBLOGIN TARGETDB {pipeline.target_url}"
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +160,7 @@ def test_CW_26_all_processes_of_a_host_and_its_manager_die_together(running: Rig
             assert all(before[name]["pid"] for name in groups), pipeline.state()
             for name in ("MGR", *groups):
                 os.kill(before[name]["pid"], signal.SIGKILL)
-            wait_for(lambda h=host, g=groups: {h.statuses()[n]["status"] for n in g} == {"ABENDED"}, 10)
+            wait_for(lambda h=host, g=groups: {h.statuses()[n]["status"] for n in g} == {"ABENDED"}, 60)
             host.run("START MANAGER")
             pipeline.wait_running()
             after = host.statuses()
@@ -277,12 +292,36 @@ def test_source_server_crashes(running: Rig) -> None:
     assert not watcher.faults
 
 
+def test_its_lag_by_heartbeats(running: Rig) -> None:
+    """After all of that LAG, INFO and HISTORY tell the path with each stage's time; of a stopped stage its age."""
+    pipeline = running.pipeline
+    source, target = pipeline.source, pipeline.target
+
+    def fresh() -> dict[str, Any] | None:
+        rows = target.json("LAG REPLICAT REP1")[0]["heartbeats"]
+        return rows[0] if rows and rows[0]["lag_us"] is not None else None
+
+    wait_for(fresh, 60, pipeline.state)
+    row = fresh()
+    assert row is not None
+    assert row["path"] == "EXT1 ==> PMP1 ==> REP1"
+    assert [stage["to"] for stage in row["stages"]] == ["EXT1", "PMP1", "REP1"]
+    assert row["lag_us"] == sum(stage["us"] for stage in row["stages"])
+    text = target.run("INFO REP1", "LAG REPLICAT REP1", _login(pipeline), "LAG REPLICAT REP1, HISTORY").out
+    assert "Heartbeat Lag" in text
+    assert "Lag Information From Heartbeat Table" in text
+    assert len(text.split("DATE ")[1].splitlines()) >= 3
+    text = source.run("STOP PMP1", "LAG EXTRACT PMP1", "START PMP1", check=False).text
+    assert "not currently running" in text
+    assert "EXT1 ==> PMP1" in text
+
+
 def test_nothing_runs_after_stop(running: Rig) -> None:
     """STOP ER * and STOP MANAGER leave no process: no Collector, no JVM, no worker of Spark."""
     pipeline = running.pipeline
     pipeline.stop()
     try:
-        wait_for(lambda: not pipeline.guard.pids(), 20)
+        wait_for(lambda: not pipeline.guard.pids(), 60)
     except PipelineError:
         pytest.fail(f"still there: {[Path(f'/proc/{pid}/cmdline').read_text() for pid in pipeline.guard.pids()]}")
     assert {group["status"] for group in pipeline.source.json("INFO ALL")["groups"]} == {"STOPPED"}

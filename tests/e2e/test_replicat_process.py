@@ -75,7 +75,7 @@ class Group:
         assert self.process is not None
         assert self.process.stderr is not None
         self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=60)
         text = self.process.stderr.read().decode()
         self.process.stderr.close()
         self.process = None
@@ -219,7 +219,21 @@ def test_a_started_process_answers_and_stops(group: Group):
         group.wait(lambda n=number + 2: group.sql("SELECT count(*) FROM log") == [(n,)])
     group.wait(lambda: bool(ask(group.home, "REP1", "LOGEND")["logend"]))
     assert ask(group.home, "REP1", "STATUS")["status"] == "At EOF"
-    assert ask(group.home, "REP1", "GETLAG") | {"ok": True} == {"ok": True, "lag_us": 0, "at_eof": True}
+    lag = ask(group.home, "REP1", "GETLAG")
+    assert (lag["lag_us"], lag["at_eof"]) == (0, True)
+    found = ask(group.home, "REP1", "METRICS")
+    assert (found["program"], found["operations"], found["transactions"]) == ("REPLICAT", 21, 21)
+    assert (found["backlog_bytes"], found["lag_us"], found["backlog_us"], found["extra"]["rows_discarded"]) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert found["extra"]["batches"] >= 2
+    assert 0 < found["extra"]["output_share"] <= found["busy"] <= 1
+    report = Path(group.home.report("REP1")).read_text()
+    assert "Database Version:\nPostgreSQL" in report
+    assert "MAP resolved (entry src.*): MAP src.log, TARGET public.log. Key columns: none" in report
     (stats,) = ask(group.home, "REP1", "STATS")["tables"]
     assert (stats["from"], stats["to"], stats["inserts"]) == ("src.log", "public.log", 21)
     code, text = group.stop()
@@ -245,7 +259,7 @@ def test_what_is_wrong_at_start_is_said(group: Group, lines: list[str], code: in
     group.parameters(*lines)
     group.start()
     assert group.process is not None
-    assert group.process.wait(timeout=20) == code
+    assert group.process.wait(timeout=60) == code
     assert message in group.stop()[1]
 
 

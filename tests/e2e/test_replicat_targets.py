@@ -233,7 +233,7 @@ def test_cw14_the_connection_is_lost_at_each_step(case: Case, call: str, monkeyp
     for number in range(6):
         case.bench.feed.tx((I, KV, [str(number), "x", ""]), *([(D, KV, [str(number - 1), "", ""])] if number else []))
     process = case.bench.replicat()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while case.sql("SELECT id FROM kv") != [("5",)] or not process._pipeline or not process._pipeline.at_end:
         process.step()
         assert time.monotonic() < deadline
@@ -289,7 +289,7 @@ def test_cw16_a_server_that_is_killed(case: Case):
     while not process._away and time.monotonic() < deadline:
         process.step()
     case.server.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while case.sql("SELECT id FROM kv ORDER BY id") != [("1",), ("2",)]:
         process.step()
         assert time.monotonic() < deadline

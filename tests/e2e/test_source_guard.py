@@ -116,6 +116,11 @@ def test_what_a_slot_keeps_back_is_told_while_the_extract_runs_and_when_it_does_
     (stopped,) = as_json(home, "INFO EXTRACT ext1, DETAIL")
     assert stopped["slot_state"]["wal_status"] == "reserved"
     assert stopped["slot_state"]["level"] == 1
+    small_limit.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    (dropped,) = as_json(home, "INFO EXTRACT ext1, DETAIL")
+    assert dropped["slot_state"]["wal_status"] == "missing"
+    assert "does not exist" in dropped["slot_state"]["lost"], "which the Manager says as it says that one is lost"
+    assert "If it was dropped, changes are lost" in good(home, "INFO EXTRACT ext1, DETAIL")
 
 
 def test_a_lost_slot_ends_the_extract_at_once_with_code_2(home: Home, source_db: str, small_limit: PostgresServer):

@@ -18,7 +18,7 @@ from replicat.target import Bag, Match, RefusedError, Truncate, Work
 from replicat.targets import admin_for
 from replicat.targets.mysql_link import MysqlUrl, connect
 from tests.support.direct_target import Direct, blob
-from tests.support.proxy import Proxy
+from demo.proxy import Proxy
 from trails.errors import AwayError, OperatorError
 from trails.position import Position
 
@@ -387,6 +387,7 @@ def test_admin(direct: Direct):
         assert admin.rows_of_table(direct.url, table) == []
     finally:
         direct.sql(f"DROP DATABASE {table[0]}")
+    assert direct.checkpoint_table in admin.tables(direct.url)
     rows = admin.rows_of_table(direct.url, direct.checkpoint_table)
     assert [(row["group"], row["group_key"], row["seqno"], row["rba"]) for row in rows or []] == [("REP1", "77", 0, 0)]
     assert admin.read_row(direct.url, direct.checkpoint_table, "REP1", 77) == direct.target.load_row()

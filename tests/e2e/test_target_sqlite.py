@@ -234,6 +234,7 @@ def test_admin(direct: Direct):
     assert admin.rows_of_table(direct.url, ("main", "nosuch")) is None
     with pytest.raises(OperatorError, match="one schema, main"):
         admin.add_row_table(direct.url, ("gg", "chk"))
+    assert ("main", "chk") in admin.tables(direct.url)
     rows = admin.rows_of_table(direct.url, ("main", "chk")) or []
     assert [(row["group"], row["group_key"], row["seqno"]) for row in rows] == [("REP1", "77", 0)]
     assert admin.read_row(direct.url, ("main", "chk"), "REP1", 77) == direct.target.load_row()

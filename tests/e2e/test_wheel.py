@@ -91,7 +91,7 @@ def manager(bindir: Path, folder: Path) -> Iterator[Path]:
     _ggsci(bindir, folder, "START MANAGER")
     yield folder
     _ggsci(bindir, folder, "STOP MANAGER!")
-    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive, 20)
+    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive)
 
 
 def _environment() -> dict[str, str]:
@@ -122,6 +122,8 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
     assert {"trails/FORMAT.md", "trails/runtime/params.lark", "extract/sources/pgddl.sql"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    page = ("templates/overview.html", "static/page.js", "static/uPlot.iife.min.js", "static/uPlot.LICENSE")
+    assert {f"ggsci/web/{name}" for name in page} <= set(names)
 
 
 def test_what_is_imported_is_the_wheel(bindir: Path, folder: Path) -> None:

@@ -107,8 +107,10 @@ def test_any_parameter_file_is_statements_or_one_error(tmp_path: Path, data: byt
         "RMTHOST a, &\n" * 60_000, "SETENV (" + " " * 400_000, "#m (" * 50_000, "MACRO #m\n" * 60_000,
         "MACRO #m BEGIN " + " " * 400_000, "?a" * 100_000, "-- " * 100_000, "\n" * 90_000, "MAP a.b\n" * 60_000 + ";",
         "X http://" + "/" * 400_000, "END ;" * 50_000, '"' * 400_001, "&\n" * 60_000,
+        ("#m (" + "a" * 4000 + "\n") * 1000, "MACRO #m PARAMS (#a) BEGIN #a END;\n" + "#m (\n(\n" * 40_000,
+        "MACRO #m BEGIN END;\n" + "#m () " * 100_000,
     ],
-    ids=range(19),
+    ids=range(22),
 )  # fmt: skip
 def test_a_long_parameter_file_takes_time_by_its_length_only(text: str) -> None:
     """What would take hours if any step of the reading were quadratic."""

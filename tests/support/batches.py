@@ -9,6 +9,7 @@ from typing import Any
 from replicat.batch import Batch, Batcher, Cutting, looker, tasks_of
 from replicat.borders import Border
 from replicat.decode import Task, blocks
+from tests.support.beating import beat, write_beat
 from tests.support.replicat_trail import TrailFeed, table
 from trails.format import Indicator
 from trails.fs import Fs
@@ -34,6 +35,7 @@ class Shaped:
 
     fs: FaultFs = field(default_factory=FaultFs)
     changes: list[Change] = field(default_factory=list)
+    beats: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.feed = TrailFeed(self.fs, TRAIL)
@@ -55,6 +57,12 @@ class Shaped:
             kind = Indicator.END if last else Indicator.MIDDLE if number else Indicator.BEGIN
             self._append(kind, records[at:end], int(last))
             at = end
+
+    def beat(self) -> None:
+        """A heartbeat."""
+        self.feed.number += 1
+        self.beats.append(csn_of(self.feed.number))
+        write_beat(self.feed.writer, beat(self.feed.number), self.feed.number)
 
     def place(self) -> None:
         """A block without changes."""

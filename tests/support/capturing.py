@@ -14,7 +14,9 @@ import psycopg
 
 from extract.admin import answer
 from extract.extract import Extract, Settings
+from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams
+from extract.sources.pgheart import PostgresSeed
 from extract.sources.pgoutput import parse_lsn
 from extract.sources.postgres import PostgresSettings, PostgresSource
 from tests.support.trail_script import payload_of
@@ -27,6 +29,7 @@ from trails.reader import BlockReader
 from trails.record import Op, TableDef
 from trails.runtime.clock import RealClock
 from trails.runtime.ddlparams import ddl_rules
+from trails.runtime.heartbeattable import HeartbeatTable
 from trails.runtime.params import parse_text
 from trails.runtime.tableparams import Projector, TableRules, environment
 
@@ -65,6 +68,7 @@ class Capture:
     slot: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     reconnect_seconds: float = 20.0
+    heartbeat: HeartbeatTable | None = None
     settings: Settings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +100,7 @@ class Capture:
                 expected,
                 self.reconnect_seconds,
                 None if self.ddl is None else ddl_rules(parse_text(f"DDL {self.ddl}", "e.prm")[0]),
+                heartbeat=self.heartbeat,
             ),
             self.rules().wants,
             self.said.append,
@@ -116,7 +121,17 @@ class Capture:
     def start(self, **changes: Any) -> Extract:
         """A new process's worth of Extract."""
         settings = replace(self.settings, project=self.projector(), **changes)
-        return Extract.start(RealFs(), settings, self.source(), RealClock())
+        return Extract.start(RealFs(), settings, self.source(), RealClock(), self.heartbeats())
+
+    def heartbeats(self) -> Heartbeats | None:
+        """With the thread that writes them, if there is a table for them."""
+        if self.heartbeat is None:
+            return None
+        table, owner = self.heartbeat, Owner("0" * 32, "EXT1")
+        heart = Heart(
+            lambda: PostgresSeed(self.url, table, owner, self.slot["publication"]), RealClock(), 2, self.said.append
+        )
+        return Heartbeats(table, owner, RealClock(), heart)
 
     @contextmanager
     def running(self, **changes: Any) -> Iterator[Extract]:
@@ -148,7 +163,7 @@ class Capture:
                         found.append([])
                     elif record[0] == Op.COMMIT:
                         assert record[1] == len(found[-1])
-                    else:
+                    elif record[0] != Op.HEARTBEAT:
                         found[-1].extend(_change(record, tables))
         return found
 

@@ -64,7 +64,7 @@ def ggsci(home: Home, *words: str, stdin: str = "", code: int | None = 0) -> str
     return done.stdout + done.stderr
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 20.0, what: str = "condition") -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "condition") -> Any:
     """The condition's first true value."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -12,6 +12,7 @@ from typing import Any
 
 from replicat.params import ReplicatParams
 from replicat.replicat import Replicat
+from replicat.target import Target
 from replicat.targets import TargetSettings, admin_for, open_target
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.fs import RealFs
@@ -41,10 +42,16 @@ class Bench:
         text = f"REPLICAT rep1\nTARGETDB '{self.url}'\n" + "\n".join(self.lines) + f"\n{self.maps}\n"
         params = ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
         settings = TargetSettings(url or self.url, self.table, "REP1", 77, str(self.folder), params.commit_wait)
+        target = open_target(settings)
+        options = {"clock": RealClock(), **self.options(target)}
         return Replicat(
-            params, REG, self.trail, fs=RealFs(), clock=RealClock(), target=open_target(settings),
-            engine=InlineEngine(), note=self.notes.append,
+            params, REG, self.trail, fs=RealFs(), target=target, engine=InlineEngine(), note=self.notes.append,
+            **options,
         )  # fmt: skip
+
+    def options(self, target: Target) -> dict[str, Any]:
+        """What else the Replicat is given."""
+        return {}
 
     def run(self, url: str = "") -> Replicat:
         """Apply all that waits, then stop."""

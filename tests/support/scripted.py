@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from extract.longtrans import Outstanding
 from extract.source import Sink
 from tests.support.trail_script import Tx
 from trails.checkpoint import Place
@@ -50,6 +51,7 @@ class ScriptedLog:
     confirmed: int = 0
     happened: set[int] = field(default_factory=set)
     answered: list[int] = field(default_factory=list)
+    open: Outstanding = field(default_factory=Outstanding)
 
     def end(self) -> int:
         """The last place there is."""
@@ -174,6 +176,18 @@ class ScriptedSource:
         """See Source."""
         origin = self._sink.origin if self._sink is not None else Position(0, 0)
         return self.place(origin, None)
+
+    def about(self) -> list[str]:
+        """See Source."""
+        return []
+
+    def outstanding(self) -> Outstanding:
+        """See Source: what the test says."""
+        return self.log.open
+
+    def measures(self) -> dict[str, Any]:
+        """See Source."""
+        return {}
 
     def place(self, origin: Position, time_us: int | None) -> Place:
         """See Source."""

@@ -89,9 +89,9 @@ def open_writer(fs: Fs, **options: object) -> TrailWriter:
     return TrailWriter.open(fs, TRAIL, IDENTITY, **options)  # type: ignore[arg-type]
 
 
-def run_script(fs: Fs, acknowledged: list[int], seen: list[Block]) -> None:
+def run_script(fs: Fs, acknowledged: list[int], seen: list[Block], **options: object) -> None:
     """Resume from the trail's own mark and write the rest; sync, acknowledge and read after each transaction."""
-    writer = open_writer(fs)
+    writer = open_writer(fs, **options)
     reader = BlockReader(fs, TRAIL, seen[-1].end if seen else None)
     done = writer.last.origin.rba
     acknowledged.append(done)
@@ -125,6 +125,8 @@ def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None
                     assert open_tx is not None and len(open_tx[1]) == record[1]
                     found.append(open_tx)
                     open_tx = None
+                elif record[0] == Op.HEARTBEAT:
+                    assert unit.is_heartbeat
                 elif record[0] == Op.DDL:
                     assert open_tx is not None and block.header.is_ddl
                     open_tx[1].append(DdlChange.from_wire(record[1]).sql)

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -18,8 +19,10 @@ from tests.support.homes import make_home
 from tests.support.link import wait_until
 from tests.support.secure import Listening
 from trails import wire
-from trails.runtime.limits import MAX_KEYS, Muffler, Rates
+from trails.runtime.limits import MAX_KEYS, Muffler, Rates, address_of, crowd_of
 from trails.runtime.params import ParamErrors, parse_text
+from trails.runtime.report import Log
+from trails.testing import FakeClock
 from trails.wire import Session, Side
 
 HELLO = wire.Hello("a" * 32, "PMP1", "here", "./dirdat/rt", b"\1" * 16, {}, 0, None, 100, 600)
@@ -44,14 +47,15 @@ TEN = "ACCESSRULE, PROG COLLECTOR, IPADDR 10.*, ALLOW"
         ("ACCESSRULE IPADDR 10.0.0.5 ALLOW", ["10.0.0.5"], ["10.0.0.6"]),
         ("ACCESSRULE, IPADDR fd00::/8, ALLOW", ["fd12::1"], ["fe80::1", "10.0.0.1"]),
         ("ACCESSRULE, PROG SERVER, IPADDR 10.1.*.*, ALLOW", ["10.1.0.1"], ["10.2.0.1"]),
+        ("ACCESSRULE, IPADDR ::ffff:10.1.0.0/112, DENY\n" + TEN, ["10.2.0.1"], ["10.1.0.1", "::ffff:10.1.0.1"]),
     ],
 )
 def test_the_first_rule_that_matches_decides(text, allowed, denied):
     """By priority, then in the file's order; loopback stays allowed unless denied; no rule, no limit."""
     for one in allowed:
-        assert access.why_denied(rules(text), access.address_of(one)) == "", one
+        assert access.why_denied(rules(text), address_of(one)) == "", one
     for one in denied:
-        assert "ACCESSRULE" in access.why_denied(rules(text), access.address_of(one)), one
+        assert "ACCESSRULE" in access.why_denied(rules(text), address_of(one)), one
 
 
 @pytest.mark.parametrize(
@@ -90,6 +94,18 @@ def test_rates_are_bounded_in_time_and_in_keys():
     assert muffler.text("a", "x", 0.0) == "x"
     assert muffler.text("a", "x", 1.0) is None
     assert muffler.text("a", "x", 61.0) == "x (1 alike before it were not logged)"
+
+
+def test_limits_count_a_network_of_ipv6_as_one():
+    """Its host could take another address each time; IPv4 addresses and loopback stand for themselves."""
+    same = {crowd_of(address_of(one)) for one in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8::2%eth0")}
+    assert same == {"2001:db8::/64"}
+    assert crowd_of(address_of("2001:db8:0:1::1")) not in same
+    assert [crowd_of(address_of(one)) for one in ("10.0.0.1", "::ffff:10.0.0.2", "::1")] == [
+        "10.0.0.1",
+        "10.0.0.2",
+        "::1",
+    ]
 
 
 @pytest.fixture
@@ -148,6 +164,42 @@ def test_requests_come_at_a_bounded_rate_and_are_logged_a_few_times(home, monkey
         assert manager.log().count("asks too often") == 5
     finally:
         manager.close()
+
+
+class Endless:
+    """A link on which more bytes always wait: a peer that sends faster than we read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.fd = 0
+
+    def recv(self, size: int) -> bytes:
+        self.reads += 1
+        assert self.reads < 1000, "somebody reads without end"
+        return bytes(size)
+
+    def close(self) -> None:
+        self.fd = -1
+
+    def fileno(self) -> int:
+        return self.fd
+
+
+def test_who_sends_without_end_holds_nobody_up(home):
+    """What a refused visitor goes on sending is dropped a piece each turn, until his time is over."""
+    clock, link = FakeClock(), Endless()
+    params = ManagerParams.from_statements(parse_text("PORT 7809\nNOTLS", "mgr.prm"), "mgr.prm")
+    door = manager_door.Door(replace(params, port=0), "", Log(home, "Manager", "mgr.prm", clock), clock)
+    visitor = manager_door.Visitor(link, "10.0.0.1", "10.0.0.1", "10.0.0.1:9", 0.0)  # type: ignore[arg-type]
+    visitor.phase, visitor.deadline = manager_door.Phase.CLOSING, clock.monotonic() + manager_door.LINGER_SECONDS
+    door._visitors.append(visitor)
+    for _ in range(3):
+        assert door.step() == []
+    assert (link.reads, visitor.gone) == (3, False)
+    clock.sleep(manager_door.LINGER_SECONDS + 1)
+    door.step()
+    assert (visitor.gone, door._visitors) == (True, [])
+    door.close()
 
 
 def test_no_descriptors_left_makes_nobody_spin(home):

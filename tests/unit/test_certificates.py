@@ -157,6 +157,17 @@ def test_only_the_home_with_the_cas_key_makes_certificates(homes, tmp_path):
     assert "Give this command there" in bad(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'c'}")
 
 
+def test_a_certificate_of_another_ca_is_not_renewed(homes, tmp_path):
+    """A renewal signs the key and names that it finds: they must be what this CA signed before."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'own'}, HOSTS there")
+    good(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'forged'}, HOSTS there")
+    before = (tmp_path / "forged" / "home.crt").read_bytes()
+    assert "is not of the CA in" in bad(here, f"RENEW CERTIFICATES, PEER {tmp_path / 'forged'}")
+    assert (tmp_path / "forged" / "home.crt").read_bytes() == before
+    good(here, f"RENEW CERTIFICATES, PEER {tmp_path / 'own'}")
+
+
 class CrashingFs(RealFs):
     """Ends at the n-th rename or write of a new file."""
 

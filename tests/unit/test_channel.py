@@ -189,3 +189,28 @@ def test_pings_without_end_do_not_make_us_hoard_answers():
     assert collector.unsent <= PONG_UNSENT + 100
     pump.close()
     collector.close()
+
+
+class Endless:
+    """A socket on which more bytes always wait."""
+
+    reads = 0
+
+    def recv_into(self, buffer: bytearray) -> int:
+        self.reads += 1
+        assert self.reads < 1000, "somebody reads without end"
+        return len(buffer)
+
+    def close(self) -> None:
+        """As a socket."""
+
+
+def test_the_end_is_bounded_whatever_the_peer_still_sends():
+    """What comes after the last words is dropped piece by piece, so the owner gets to see its deadline."""
+    pump, collector = pair("")
+    collector._sock.close()
+    collector._sock = Endless()
+    assert not collector.drained()
+    assert not collector.drained()
+    collector.close()
+    pump.close()

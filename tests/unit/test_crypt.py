@@ -209,6 +209,25 @@ def test_a_key_is_used_only_once_its_folder_is_synced():
     assert fs.log.index("sync_dir dirwlt") < fs.log.index("create lt000000000.tmp")
 
 
+def test_a_key_that_was_deleted_meanwhile_begins_no_file():
+    """DELETE MASTERKEY looks for files; one that has no name yet is not found, and must not get one."""
+    fs, trail = FaultFs(), TrailName("/home/dirdat", "lt")
+    save_wallet(fs, "/home/dirwlt", Wallet("mine", (KEY,)))
+    newer = replace(OTHER, version=2)
+
+    def delete(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith("lt000000000.tmp"):
+            fs.fail = lambda _operation, _path: None
+            save_wallet(fs, "/home/dirwlt", Wallet("mine", (newer,)))
+
+    fs.fail = delete
+    with pytest.raises(KeyMissingError, match=r"master key mine:1 was deleted while it was begun\. START again"):
+        TrailWriter.open(fs, trail, IDENTITY, restart_open=True, encrypt=True)
+    assert trail.seqnos(fs.listdir(trail.folder)) == []
+    TrailWriter.open(fs, trail, IDENTITY, restart_open=True, encrypt=True).close()
+    assert open_segment(fs, trail, 0).header.key_id == "mine:2"
+
+
 # --- without the key -------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +283,22 @@ def test_a_forged_block_is_damage_although_its_CRCs_hold(trail):
     reader = BlockReader(FS, trail, block.start)
     with pytest.raises(DamageError, match=rf"lt000000000, RBA {block.start.rba}: expected a payload that this file's"):
         reader.read()
+
+
+def test_a_plain_block_in_an_encrypted_file_is_damage(trail, tmp_path):
+    """Else who can write the file could put rows into it without a key."""
+    block = BlockReader(FS, trail, Position(0, 0)).read(sealed=True)
+    assert block is not None
+    forged = b"\x92\x90\x90".ljust(len(block.payload), b"\0")
+    header = replace(block.header, flags=0, payload_crc=zlib.crc32(forged))
+    with open(trail.path(0), "r+b") as file:
+        file.seek(block.start.rba)
+        file.write(fmt.make_block_header(header, block.seed, block.start.rba) + forged)
+    for _ in range(2):
+        with pytest.raises(DamageError, match=rf"RBA {block.start.rba}: damaged: expected an encrypted payload"):
+            BlockReader(FS, trail, block.start).read()
+        if os.path.exists(wallet_path(str(tmp_path / "dirwlt"))):
+            keyless(trail, tmp_path)  # and nobody needs the key to see it
 
 
 # --- logdump ---------------------------------------------------------------------------------------------------------

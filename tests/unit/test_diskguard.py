@@ -90,7 +90,7 @@ def test_a_wrong_bound_is_told(home, text):
 def test_a_bound_that_can_never_be_met_is_refused(home):
     """Else every start would end at once, as if waiting could mend it."""
     with pytest.raises(OperatorError, match=r"DISKSTOP 9\d+\.\d TB in GLOBALS: the file system of .* has only"):
-        limits(home, "DISKSTOP 999T").look([home.folder("dirdat")])
+        limits(home, "DISKSTOP 999T").check([home.folder("dirdat")])
 
 
 def test_the_real_file_systems_are_seen_once_each(home):
@@ -227,3 +227,24 @@ def test_a_bound_reads_as_it_is_written():
     assert [str(Bound(5, percent=True)), str(Bound(5 * GB)), diskguard.human(100), diskguard.human(1536)] == [
         "5%", "5.0 GB", "100 bytes", "1.5 KB",
     ]  # fmt: skip
+
+
+def test_a_disk_that_shrinks_is_a_full_disk_and_no_mistake_in_globals(home):
+    """A pool that others fill too: the bound was right at the start; exit code 3, and the Manager goes on."""
+    found = limits(home, "DISKSTOP 999T")
+    guard = DiskGuard([home.folder("dirdat")], found, log_of(home), writes_trail=True, stop=lambda _error: None)
+    assert isinstance(guard.check(), DiskFullError)
+    with pytest.raises(OperatorError, match="has only") as error:
+        guard.at_start()
+    assert not isinstance(error.value, DiskFullError)
+    disk = Disk(home, found, log_of(home), FakeClock())
+    disk.step()
+    assert "DISKSTOP" in disk.no_space()
+
+
+def test_what_ended_for_want_of_space_starts_when_there_is_a_little_more(home):
+    """A tenth more, at most 256 MB: a disk just at its bound does not start and end it in turns."""
+    disk = Disk(home, Disk100(), log_of(home), FakeClock())
+    for free, starts in ((2 * GB, False), (2 * GB + (204 << 20), False), (2 * GB + (205 << 20), True)):
+        Disk100.free = free
+        assert (disk.no_space() == "") == starts

@@ -78,6 +78,23 @@ def test_checking_parameters_loads_no_driver() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_rollover_that_fails_ends_the_process_whoever_asked_for_it() -> None:
+    """The control socket survives every error of an answer: so the work is done by step(), and its error is seen."""
+    fs, log = FaultFs(), ScriptedLog([*SCRIPT[:3], Idle(3), Idle(3)])
+    settings = Settings("EXT1", "home", "host", TRAIL, "./dirdat/lt")
+    extract = Extract.start(fs, settings, ScriptedSource(log), FakeClock())
+    extract.step()
+
+    def broken(operation: str, _path: str) -> None:
+        if operation in ("datasync", "create"):
+            raise OperatorError("the disk is broken")
+
+    fs.fail = broken
+    assert extract.command("ROLLOVER", {}) == {}
+    with pytest.raises(OperatorError, match="the disk is broken"):
+        extract.step()
+
+
 def test_commands_and_checkpoint() -> None:
     """STATUS, STATS, GETLAG, LOGEND, ROLLOVER, and a checkpoint that never passes what is durable."""
     fs, clock = FaultFs(), FakeClock()
@@ -91,11 +108,14 @@ def test_commands_and_checkpoint() -> None:
         extract.step()
         extract.flush()
     assert extract.command("STATUS", {})["status"] == "At EOF"
-    assert extract.command("GETLAG", {}) == {"lag_us": 0, "at_eof": True}
-    (table,) = extract.command("STATS", {})["tables"]
+    assert extract.command("GETLAG", {}) == {"lag_us": 0, "lag_why": "", "at_eof": True, "heartbeats": []}
+    (table,) = extract.stats.to_reply()["tables"]
     assert (table["from"], table["inserts"], table["operations"]) == ("s.t", 34, 34)
-    assert extract.command("ROLLOVER", {}) == {"seqno": 1}
-    with pytest.raises(OperatorError, match="no command NONSENSE"):
+    assert extract.command("ROLLOVER", {}) == {}
+    extract.step()
+    with pytest.raises(
+        OperatorError, match="an Extract knows no request NONSENSE. It knows FORCESTOP, GETLAG, .*, SHOWTRANS, "
+    ):
         extract.command("NONSENSE", {})
     checkpoint = extract.flush()
     assert (checkpoint.group, checkpoint.kind, checkpoint.lag_us) == ("EXT1", "EXTRACT", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,21 @@ def test_log_that_the_next_checkpoint_may_remove_is_critical_whatever_the_bounds
     one = Guarded()
     assert one.sees(facts(1, "unreserved", limit=1)) == 1
     assert "CRITICAL: it may be removed at the next checkpoint" in one.said[0]
+
+
+def test_log_that_may_be_removed_again_is_news_again_also_without_a_bound():
+    """WALCRITICAL 0: only the server's word counts, and is left when the server takes it back."""
+    one = Guarded()
+    one.guard = SlotGuard(lambda: one.facts, WalLimits((Bound(0),), (Bound(0),)), one.said.append)
+    found = [facts(5, "unreserved", limit=1), facts(5, limit=1), facts(5, "unreserved", limit=1)]
+    assert [one.sees(each, now) for now, each in enumerate(found)] == [1, 1, 2]
+
+
+def test_what_was_found_long_ago_is_not_told_as_what_is():
+    """GG-19: looks that fail or hang leave no figure that looks like one of now."""
+    now = facts(9)
+    assert now.is_news
+    assert not replace(now, checked_us=now.checked_us - int(pgguard.STALE_SECONDS * 1_000_000) - 1).is_news
 
 
 def test_the_same_look_is_judged_once():

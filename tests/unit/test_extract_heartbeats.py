@@ -11,7 +11,7 @@ from extract.assemble import Assembler
 from extract.heartbeat import SEED, Heart, Heartbeats, Owner
 from tests.support.link import wait_until
 from tests.unit.test_extract_assemble import Blocks, transaction
-from trails.errors import AwayError, DamageError
+from trails.errors import AwayError
 from trails.heartbeat import Beat, Stamp, beat_of
 from trails.position import Position
 from trails.record import Column, Op, TableDef
@@ -117,7 +117,6 @@ def test_an_abandoned_heartbeat_comes_again():
     sink.begin("csn11", "11", 11)
     seed(sink)
     sink.abandon()
-    sink.cache.clear()
     sink.begin("csn11", "11", 11)
     seed(sink)
     sink.commit(Position(0, 11), "csn11", 11)
@@ -125,19 +124,35 @@ def test_an_abandoned_heartbeat_comes_again():
     assert block["heartbeat"]
 
 
-def test_a_seed_table_of_another_shape_is_told():
-    sink, _, _ = made()
-    sink.begin("csn11", "11", 11)
-    seed(sink, at="yesterday")
-    with pytest.raises(DamageError, match="gg_heartbeat_seed: expected a heartbeat of this release"):
-        sink.commit(Position(0, 11), "csn11", 11)
+@pytest.mark.parametrize("at", ["yesterday", "infinity", "0044-03-15 00:00:00+00 BC", "294276-01-01 00:00:00+00"])
+def test_what_anybody_else_wrote_under_our_key_never_ends_capture(at: str):
+    """It would come again with each start, for ever: dropped, and told once."""
+    told: list[str] = []
+    blocks, heart = Blocks(), Heart(FakeSeed, RealClock(), 2, told.append)
+    beats = Heartbeats(HeartbeatTable(), OWNER, FakeClock(), heart)
+    sink = Assembler(blocks, Position(0, 10), "csn10", heartbeats=beats)
+    for place in (11, 12):
+        sink.begin(f"csn{place}", str(place), place)
+        seed(sink, at=at)
+        sink.commit(Position(0, place), f"csn{place}", place)
+    beats.tell()
+    assert (blocks.blocks, sink.origin.rba, sink.is_empty) == ([], 12, True)
+    (line,) = told
+    assert "gg.gg_heartbeat_seed: expected a heartbeat of this release" in line
+
+
+@pytest.mark.parametrize("every", ["-1", "8000", "2147483647"])
+def test_a_frequency_that_nobody_can_set_is_none(every: str):
+    """It would make a stale figure look healthy for years."""
+    row = (Op.INSERT, SEED, [OWNER.key, "shop", "2026-01-01 00:00:00+00", every])
+    assert heartbeats().beat(SEED_TABLE, [row]) is None
 
 
 class FakeSeed:
     """A database's end that the test commands."""
 
-    def __init__(self, ahead_us: int = 0, every: int = 3600) -> None:
-        self.ahead_us, self.every = ahead_us, every
+    def __init__(self, ahead_us: int = 0, every: int | None = 3600) -> None:
+        self.ahead_us, self.every, self.last = ahead_us, every, -1
         self.beats = self.closed = 0
         self.fails = ""
         self.held = threading.Event()
@@ -147,11 +162,14 @@ class FakeSeed:
             raise AwayError(self.fails)
         return RealClock().now_us() + self.ahead_us
 
-    def beat(self) -> int:
-        self.beats += 1
-        if self.every == 7:
-            self.held.wait(60)
+    def frequency(self) -> int | None:
         return self.every
+
+    def beat(self, every: int) -> None:
+        self.beats += 1
+        self.last = every
+        if every == 7:
+            self.held.wait(60)
 
     def close(self) -> None:
         self.closed += 1
@@ -174,6 +192,27 @@ def test_the_thread_compares_clocks_and_writes():
     assert found.stamps == (Stamp("EXTRACT", "EXT1", found.stamps[0].us, 0),)
     heart.close()
     wait_until(lambda: database.closed)
+
+
+def test_each_is_written_when_it_is_due_and_a_pause_is_said_once():
+    """However often the thread looks at clock and settings in between; a shorter FREQUENCY counts at once."""
+    clock, database = FakeClock(), FakeSeed(every=600)
+    heart = Heart(lambda: database, clock, 2, lambda text: None)
+    looked = []
+    for _ in range(20):
+        looked.append(heart._round(database))
+        clock.sleep(60)
+    assert (database.beats, set(looked)) == (2, {60.0})
+    database.every = 30
+    assert (heart._round(database), database.beats) == (30, 3)
+    clock.sleep(10)
+    assert (heart._round(database), database.beats) == (20, 3)
+    for every, beats in ((0, 4), (0, 4), (None, 4), (5, 5)):
+        database.every = every
+        heart._round(database)
+        assert database.beats == beats
+        clock.sleep(60)
+    assert database.last == 5
 
 
 def test_a_database_that_is_away_is_told_once_and_tried_again(monkeypatch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
+from extract import longtrans
 from extract.extract import Extract, Settings
 from extract.longtrans import LongSetting, LongTransactions, OpenTransaction, Outstanding, long_setting, seconds_of
 from tests.support.scripted import ScriptedLog, ScriptedSource
@@ -31,7 +34,12 @@ class Looking:
         self.error: Exception | None = None
         self.asked = 0
         self.said: list[str] = []
-        self.long = LongTransactions(self._outstanding, self.said.append, self.clock, setting)
+        self.fields: list[dict[str, object]] = []
+        self.long = LongTransactions(self._outstanding, self._warn, self.clock, setting)
+
+    def _warn(self, text: str, **fields: object) -> None:
+        self.said.append(text)
+        self.fields.append(fields)
 
     def _outstanding(self) -> Outstanding:
         self.asked += 1
@@ -45,6 +53,9 @@ class Looking:
         self.found = Outstanding(transactions, "gg_ext1", "0/1A", 120 << 20)
         self.clock.sleep(seconds)
         self.long.look(self.clock.monotonic())
+        if self.long.under_way is not None:
+            self.long.under_way.exception(60)
+            self.long.look(self.clock.monotonic())
         return list(self.said)
 
 
@@ -60,6 +71,7 @@ def test_a_long_transaction_is_warned_of_again_each_time_it_got_as_old_once_more
         "the oldest, and holds back slot gg_ext1, which keeps 120 MB of log. Have its owner end it, or SELECT "
         "pg_terminate_backend(4711)"
     )
+    assert (looking.fields[-1]["xid"], looking.fields[-1]["kept_bytes"]) == ("7", 120 << 20)
     assert looking.after(300, transaction("7", 1.9), transaction("8", 1.0)) == [
         "Long Running Transaction: XID 8, open for 01:00:00, user app in database shop, psql process 4711, idle."
     ]
@@ -92,6 +104,32 @@ def test_zero_is_never_and_send_changes_it() -> None:
     assert looking.long.set({"after": "3h"}) == {"after": 10_800, "every": 60}
     with pytest.raises(OperatorError, match="WARNLONGTRANS: expected a duration such as 30s, 10m, 2h or 1d"):
         looking.long.set({"after": "soon"})
+
+
+def test_a_source_that_does_not_answer_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that hangs: capturing goes on, no second one is begun, and SHOWTRANS says so in bounded time."""
+    monkeypatch.setattr(longtrans, "ANSWER_SECONDS", 0.01)
+    answer = Event()
+    asked: list[int] = []
+
+    def stuck() -> Outstanding:
+        asked.append(1)
+        answer.wait(60)
+        return Outstanding((transaction("7", 2),))
+
+    clock, said = FakeClock(), []
+    long = LongTransactions(stuck, lambda text, **_: said.append(text), clock, LongSetting(3600, 300))
+    for _ in range(3):
+        clock.sleep(300)
+        long.look(clock.monotonic())
+    with pytest.raises(AwayError, match=r"did not say within 0.01 seconds what is open\. Try again"):
+        long.reply({}, None)
+    assert (len(asked), said) == (1, [])
+    answer.set()
+    assert long.under_way is not None
+    long.under_way.result(60)
+    long.look(clock.monotonic())
+    assert (len(asked), len(said)) == (1, 1)
 
 
 def test_the_parameter() -> None:

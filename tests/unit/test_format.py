@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import trails
 from trails import format as fmt
-from trails.codec import binary, decode_data, encode_data
+from trails.codec import binary, decode_data, decode_defs, encode_data
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.format import BlockHeader, FileHeader, Indicator, Kind
 from trails.position import Position
@@ -131,6 +132,22 @@ def test_lengths_are_checked_before_anybody_allocates() -> None:
     header = BlockHeader(Kind.DATA, payload_len=fmt.MAX_PAYLOAD + 1)
     with pytest.raises(DamageError, match="lengths up to"):
         fmt.parse_block_header(fmt.make_block_header(header, 0, 0), 0, 0, "f")
+
+
+def test_memory_for_a_payload_is_taken_by_its_own_length() -> None:
+    """A hundred bytes that promise a gigabyte are damage at once; what LZ4 can really make of zeros is not."""
+    tracemalloc.start()
+    try:
+        header = BlockHeader(Kind.METADATA, flags=fmt.FLAG_LZ4, payload_len=100, raw_len=fmt.MAX_PAYLOAD)
+        with pytest.raises(DamageError, match=f"expected fewer bytes from 100 of LZ4, found {fmt.MAX_PAYLOAD}"):
+            decode_defs(header, bytes(100))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    payload = encode_data([], [[1, "\0" * (32 << 20)]])
+    header = BlockHeader(Kind.DATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len)
+    assert payload.raw_len > 250 * len(payload.data)
+    assert len(decode_data(header, payload.data)[1][0][1]) == 32 << 20
 
 
 def test_long_csn_is_refused_not_cut() -> None:

@@ -107,6 +107,8 @@ def test_words_survive_blanks_and_commas(words):
         "DBLOGIN USERID gg, PASWORD s3cret",
         "DBLOGN SOURCEDB postgresql://gg:s3cret@host/db",
         "DBLOGIN USERID gg, PASSWORD 's3cret",
+        "DBLOGIN USERID gg, PASSWORD ab'c d's3cret",
+        "DBLOGIN USERID gg, PASSWORD 'ab'\"c, s3cret\"",
     ],
 )
 def test_no_password_is_left_in_a_masked_line(line):

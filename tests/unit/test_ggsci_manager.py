@@ -16,12 +16,14 @@ from ggsci.manager_children import Children
 from ggsci.manager_collectors import Collectors, Running, birth_of
 from ggsci.manager_params import ManagerParams
 from ggsci.manager_rules import PurgeRule
+from tests.support.beating import SECOND, beat, piped
 from tests.support.homes import free_port, good, make_home, wait_for
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import OperatorError, ParamError
 from trails.fs import RealFs
+from trails.heartbeat import entry_of
 from trails.position import TrailName
 from trails.runtime import status
 from trails.runtime.clock import RealClock
@@ -449,6 +451,7 @@ class Unfitting:
     def __init__(self, home, text: str = "CHECKSECONDS 1\nLAGREPORTSECONDS 1\nPURGEOLDEXTRACTS ./dirdat/*\n"):
         rules = ManagerParams.from_statements(parse_text(f"PORT {free_port()}\n{text}", "mgr.prm"), "mgr.prm")
         self.log, self.clock = log_of(home), FakeClock()
+        self.log.must_write = False  # as startup.py has it for the Manager
         path = home.prm("mgr")
         context = Context(home, home.fs, "MGR", "MANAGER", [], None, None, self.log, self.clock, Stop(), 0, path)
         self.manager = Manager(context, rules)
@@ -513,3 +516,27 @@ def test_a_lag_over_a_bound_is_reported(home, age_s, lag_s, severity):
     assert [line.split()[2] for line in lines] == ([severity] if severity else [])
     if age_s == 1000:
         assert "is UNKNOWN (checkpoint updated 00:16:40 ago)" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "every_s", "told"),
+    [(5, 60, None), (300, 60, "WARNING"), (300, 0, None), (5, 60, "WARNING unknown")],
+)
+def test_GG19_a_heartbeat_that_does_not_come_is_reported(home, ago_s, every_s, told):
+    """Though the group itself, at the end of its trail, has no lag; heartbeats that are paused are no news."""
+    good(home, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
+    now = RealClock().now_us()
+    entry = entry_of(piped(beat(now - ago_s * SECOND - SECOND, every=every_s)), "copy")
+    lag = None if told == "WARNING unknown" else 0
+    save = Checkpoint("R1", "REPLICAT", saved_us=now, lag_us=lag, extra={"heartbeats": [entry]})
+    checkpoint.save(home.fs, home.checkpoint("R1", "REPLICAT"), save)
+    lock = home.fs.lock(home.lock("R1"))
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), now, "RUNNING"))
+    manager_lag.report(home, params("LAGREPORTMINUTES 1\nLAGINFOSECONDS 5\nLAGCRITICALMINUTES 1\n"), log_of(home), now)
+    lock.release()
+    lines = [line for line in log_text(home).splitlines() if "lag" in line.lower()]
+    assert [line.split()[2] for line in lines] == ([told.split()[0]] if told else [])
+    if told == "WARNING":
+        assert "Heartbeat lag of EXT1 ==> PMP1 at R1 is UNKNOWN (received 00:05:00 ago: no heartbeat" in lines[0]
+    elif told:
+        assert "Lag for REPLICAT R1 is UNKNOWN" in lines[0]

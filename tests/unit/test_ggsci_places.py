@@ -10,6 +10,7 @@ import pytest
 
 from ggsci.grammar import CommandError
 from ggsci.groups import order_start
+from ggsci.placing import _begins_inside
 from ggsci.session import Session
 from ggsci.table import GRAMMAR
 from tests.support.homes import bad, good, make_home
@@ -162,6 +163,20 @@ def test_a_pump_begins_behind_the_last_transaction(source: Home):
     assert registration.load(source, "PMP1").alter["etrollover"] is True
     good(source, "ADD EXTRACT pmp2, EXTTRAILSOURCE ./dirdat/lx, BEGIN NOW")
     assert registration.load(source, "PMP2").alter == {"seqno": 0, "rba": 0}
+
+
+def test_a_pump_begins_in_a_trail_whose_first_files_were_purged(source: Home):
+    """Also where its first file now begins inside a large transaction, of which the rest is nobody's any more."""
+    trail = TrailName.parse("./dirdat/lt", source.root)
+    seqnos = trail.seqnos(source.fs.listdir(trail.folder))
+    inside = next(n for n in seqnos if _begins_inside(source, trail, n))
+    for seqno in range(inside):
+        source.fs.remove(trail.path(seqno))
+    good(source, f"ALTER EXTRACT pmp1, BEGIN '{at(1)}'")
+    assert read_from(source, "PMP1") == [tx.csn for tx in SCRIPT[3:]]
+    for seqno in range(inside + 1, last_header(source.fs, trail).seqno + 1):
+        source.fs.remove(trail.path(seqno))
+    good(source, "ALTER EXTRACT pmp1, BEGIN NOW")
 
 
 def test_a_pump_begins_before_a_transaction_that_is_still_open(source: Home):

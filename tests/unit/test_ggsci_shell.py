@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import subprocess
 import sys
 import termios
 from dataclasses import replace
@@ -24,6 +25,8 @@ from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.runtime import registration
 from trails.runtime.registration import Registration
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -165,6 +168,22 @@ def test_view_ggsevt_tail(home):
     Path(home.root, "ggserr.0.log").write_text("rolled\n")
     assert good(home, "VIEW GGSEVT AGED 0") == "rolled\n"
     assert "there is no ./ggserr.7.log" in bad(home, "VIEW GGSEVT AGED 7")
+
+
+def test_view_ggsevt_of_a_log_in_json(home):
+    """LOGFORMAT JSON: the same layout, of the file that messages go to now."""
+    Path(home.ggserr).write_text("stale\n")
+    Path(home.globals).write_text("LOGFORMAT JSON\n")
+    bad(home, "INFO nobody")
+    text = good(home, "VIEW GGSEVT")
+    assert "stale" not in text
+    first, second = text.splitlines()
+    assert "  INFO    TG-00987  Trailgate Command Interpreter:  GGSCI command (" in first
+    assert first.endswith("): INFO nobody.")
+    assert second.endswith("): VIEW GGSEVT.")
+    assert good(home, "VIEW GGSEVT, TAIL 1").endswith("VIEW GGSEVT, TAIL 1.\n")
+    Path(home.root, "ggserr.0.json").write_text("no message\n")
+    assert good(home, "VIEW GGSEVT AGED 0") == "no message\n"
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -310,6 +329,36 @@ def test_cleanup_checkpointtable_removes_rows_of_groups_that_are_gone(home, data
     assert removed != [12345]
     good(home, "ADD REPLICAT old1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt", session)
     assert "has no row of a group" in good(home, "CLEANUP CHECKPOINTTABLE gg.ckpt", session)
+
+
+def test_cleanup_checkpointtable_leaves_the_row_of_a_group_that_came_back(home, database, monkeypatch):
+    """Added, and perhaps started, while the question stood there: its row is where it goes on."""
+    session = Session(home.root)
+    good(home, "DBLOGIN TARGETDB postgresql://gg@host/shop", session)
+    add = "ADD REPLICAT old1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt"
+    monkeypatch.setattr(session, "confirm", lambda *_: good(home, add))
+    assert "REPLICAT OLD1 was added again" in bad(home, "CLEANUP CHECKPOINTTABLE gg.ckpt", session)
+    assert "delete_row" not in [request["verb"] for _, request in database()]
+
+
+def test_a_shell_command_in_a_script_does_not_read_the_script(home):
+    """The lines behind it are commands still."""
+    command = [sys.executable, "-P", "-m", "ggsci", "--home", home.root]
+    script = "SHELL cat\n" + "-- a comment that fills what was read ahead\n" * 2000 + "SHELL echo still here\n"
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "still here\n"), done.stderr
+
+
+def test_the_end_of_input_at_a_question_is_no_bug(home):
+    """Ctrl-D in FC, or at a password."""
+    session = Session(home.root)
+    good(home, "INFO ALL", session)
+
+    def end_of_input(_):
+        raise EOFError
+
+    session.ask_line = end_of_input
+    assert bad(home, "FC", session).endswith("ERROR: interrupted\n")
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

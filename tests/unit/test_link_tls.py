@@ -17,13 +17,17 @@ from pump.params import RemoteHost
 from tests.support.homes import make_home
 from tests.support.link import wait_until
 from tests.support.secure import Listening, certify, folder, without_certificates
+from tests.support.trail_script import IDENTITY
 from trails import tls
 from trails.errors import AwayError, OperatorError, ProtocolError
+from trails.position import TrailName
+from trails.runtime import masterkeys
 from trails.runtime.clock import RealClock
 from trails.runtime.params import parse_text
 from trails.runtime.process import Context, Stop
 from trails.runtime.registration import Registration, TrailReg
 from trails.runtime.report import Log, Report
+from trails.writer import TrailWriter
 
 HOST = "127.0.0.1"
 
@@ -171,16 +175,31 @@ def test_notls_outside_loopback_is_warned_of_by_the_manager(homes, listening, bi
 def test_notls_outside_loopback_is_warned_of_by_the_pump(homes, host, warned):
     """At each start, in ggserr.log and in the report."""
     near, _ = homes
-    clock, report = RealClock(), Report(near, "PMP1")
+    for text in said_at_start(near, f"RMTHOST {host}, MGRPORT 1, NOTLS\nRMTTRAIL ./dirdat/rt\n"):
+        assert ("NOTLS: the link to there is plain TCP" in text) is warned
+
+
+def said_at_start(home, text) -> list[str]:
+    """ggserr.log and report of a pump that was made of these parameters."""
+    clock, report = RealClock(), Report(home, "PMP1")
     reg = Registration("PMP1", "EXTRACT", "TRAIL", trail="./dirdat/lt", trails=(TrailReg("./dirdat/rt", "RMTTRAIL"),))
-    text = f"EXTRACT PMP1\nRMTHOST {host}, MGRPORT 1, NOTLS\nRMTTRAIL ./dirdat/rt\n"
-    log = Log(near, "Trailgate Pump", "pmp1.prm", clock, report)
-    context = Context(
-        near, near.fs, "PMP1", "EXTRACT", parse_text(text, "p"), reg, report, log, clock, Stop(), 0, "p"
-    )  # fmt: skip
+    log = Log(home, "Trailgate Pump", "pmp1.prm", clock, report)
+    statements = parse_text(f"EXTRACT PMP1\n{text}", "p")
+    context = Context(home, home.fs, "PMP1", "EXTRACT", statements, reg, report, log, clock, Stop(), 0, "p")
     build(context).close()
-    for path in (near.ggserr, report.path):
-        assert ("NOTLS: the link to there is plain TCP" in Path(path).read_text()) is warned
+    return [Path(path).read_text() for path in (home.ggserr, report.path)]
+
+
+@pytest.mark.parametrize(("local", "remote"), [(True, False), (True, True), (False, False)])
+def test_a_plain_copy_of_an_encrypted_trail_is_warned_of(homes, local, remote):
+    """Who knows it from GoldenGate takes the copy for encrypted too."""
+    near, _ = homes
+    masterkeys.add(near, 1)
+    trail = TrailName.parse("./dirdat/lt", near.root)
+    TrailWriter.open(near.fs, trail, IDENTITY, restart_open=True, encrypt=local).close()
+    text = "RMTHOST localhost, MGRPORT 1, NOTLS\nRMTTRAIL ./dirdat/rt\n" + ("ENCRYPTTRAIL\n" if remote else "")
+    for said in said_at_start(near, text):
+        assert ("is encrypted, its copy ./dirdat/rt will not be" in said) is (local and not remote)
 
 
 def test_a_manager_without_certificates_says_so(homes, listening):

@@ -153,7 +153,7 @@ def goes(home, rule: PurgeRule, now_us: int) -> list[bool]:
 
 
 def test_minkeephours_keeps_what_is_young(home):
-    """A file stays until its age is reached, however far the readers are; one from the future stays as well."""
+    """A file stays until its age is reached, however far the readers are; one from the future is as old as the next."""
     files, now = fill(home), time.time_ns() // 1000
     assert len(files) == 3
     good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
@@ -166,10 +166,16 @@ def test_minkeephours_keeps_what_is_young(home):
     assert kept[1].reason == "MINKEEPHOURS 5: last written 4.0 hours ago"
     assert goes(home, rule, now + 2 * HOUR_US) == [True, True, False]
     written(files[0], -3, now)
+    kept = manager_purge.verdicts(home, [rule], now)
+    assert [verdict.goes for verdict in kept] == [False] * 3
+    assert kept[0].reason == "MINKEEPHOURS 5: last written 4.0 hours ago"
+    written(files[0], 3, now)
     written(files[1], 10, now)
     kept = manager_purge.verdicts(home, [rule], now)
     assert [verdict.goes for verdict in kept] == [False] * 3
     assert kept[1].reason.startswith("an older file stays: MINKEEPHOURS 5")
+    written(files[0], -3, now)
+    assert goes(home, rule, now) == [True, True, False]
 
 
 def test_only_the_rules_that_are_due_purge(home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -14,15 +15,16 @@ import pytest
 
 from ggsci import manager_children, manager_lag
 from ggsci.manager import FIXED, Manager, Timers
-from ggsci.manager_children import CENSUS_SECONDS, SPACE_SECONDS, Children
+from ggsci.manager_children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS, Children
 from ggsci.manager_notify import Notifier
 from ggsci.manager_params import ManagerParams
 from tests.support.homes import free_port, good, group, make_home, wait_for, write
-from trails.errors import ParamError
-from trails.runtime import status
+from trails.errors import OperatorError, ParamError
+from trails.runtime import registration, status
 from trails.runtime.clock import RealClock
 from trails.runtime.params import parse_text
 from trails.runtime.process import Context, Stop
+from trails.runtime.registration import Registration
 from trails.runtime.report import Log, Report
 from trails.runtime.status import ProcessFile
 from trails.testing import FakeClock
@@ -133,7 +135,8 @@ def status_pid(home):
 
 
 def test_what_a_person_started_by_hand_is_found_and_watched(home):
-    """The census: no Manager started it, and yet its death is seen and mended."""
+    """The census: no Manager started it, and yet its death is seen and mended; as JSON too, by its fields."""
+    Path(home.globals).write_text("LOGFORMAT BOTH\n")
     team = Team(home, "AUTORESTART ER *, WAITSECONDS 0")
     team.children.adopt_and_start()
     assert team.child is None
@@ -144,6 +147,10 @@ def test_what_a_person_started_by_hand_is_found_and_watched(home):
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: team.children.look() or not team.child.alive or team.child.pid != pid, 60)
     assert "is down (exit code 3)" in log_text(home)
+    events = [json.loads(line) for line in Path(home.ggserr_json).read_text().splitlines()]
+    about = {"program": "REPLICAT", "group": "R1", "exit_code": 3}
+    assert any(event["fields"] == about | {"process": pid} for event in events)
+    assert any(event["fields"] == about | {"retry": 1, "retries": 2, "seconds": 0.0} for event in events)
 
 
 def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):
@@ -248,6 +255,113 @@ def test_a_damaged_note_of_held_groups_is_told(home):
     Path(home.folder("dirpcs"), "MGR.held").write_text("{")
     assert Team(home, "").children._held == frozenset()
     assert "what was held down may be started again" in log_text(home)
+
+
+def test_a_restart_that_meets_a_command_of_ggsci_is_made_after_it(home):
+    """ALTER holds the group at the very moment: the restart, or AUTOSTART, is put off and not forgotten."""
+    for rule in ("AUTOSTART ER *", "AUTORESTART ER *"):
+        status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(2**22 + 1, 1, "ENDED", "A", 3, "away"))
+        team = Team(home, rule, lambda *_: ["sleep", "100"])
+        if rule == "AUTORESTART ER *":
+            team.children.adopt_and_start()
+        lock = home.fs.lock(home.lock("R1"))
+        team.children.adopt_and_start() if rule == "AUTOSTART ER *" else team.children.look()
+        team.later(HELD_SECONDS)
+        assert not (team.child and team.child.alive)
+        lock.release()
+        team.later(HELD_SECONDS)
+        assert team.child.alive
+        home.__dict__["started"].append(team.child.process)
+
+
+def test_a_full_disk_never_makes_autorestart_give_up(home):
+    """The disk is full, has space, is full again, ...: it is brought back each time, RETRIES untouched."""
+    full = [""]
+    team = Team(home, "AUTORESTART ER *, RETRIES 2, WAITSECONDS 60", lambda *_: ["sh", "-c", "exit 3"])
+    team.children.no_space = lambda _group: full[0]
+    team.children.start("R1")
+    for _ in range(6):
+        full[0] = "dirdat: 1 MB of 100 GB free"
+        team.child.process.wait(60)
+        ended = team.child.pid
+        team.later(SPACE_SECONDS)
+        assert (team.child.alive, team.child.waits_for) == (False, full[0])
+        full[0] = ""
+        team.later(SPACE_SECONDS)
+        assert team.child.pid != ended
+    assert team.child.retries == 0
+    assert "did not help" not in log_text(home)
+
+
+def test_a_group_that_cannot_be_looked_at_keeps_its_restart_and_its_neighbours(home):
+    """A registration that can't be read for a while: told, the others are looked after, and then it is restarted."""
+    good(home, "ADD REPLICAT r2, EXTTRAIL ./dirdat/rt")
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 1", lambda *_: ["sh", "-c", "exit 3"])
+    for name in ("R1", "R2"):
+        team.children.start(name)
+        team.children.children[name].process.wait(60)
+    team.children.look()
+    path, first = Path(home.registration("R1")), dict(team.children.children)
+    text = path.read_text()
+    path.write_text("{")
+    for _ in range(20):
+        team.later(1)
+    assert team.children.children["R2"] is not first["R2"]
+    assert team.child is first["R1"]
+    assert log_text(home).count("Group R1 can't be looked after") == 1
+    path.write_text(text)
+    team.later(HELD_SECONDS)
+    assert team.child is not first["R1"]
+    for child in team.children.children.values():
+        child.process.wait(60)
+
+
+def test_a_process_whose_registration_is_damaged_is_still_there(home):
+    """What runs is told by its lock: an adopted process is not taken for dead."""
+    by_hand(home)
+    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process, 60)
+    team = Team(home, "AUTORESTART ER *")
+    team.children.adopt_and_start()
+    Path(home.registration("R1")).write_text("{")
+    team.later(CENSUS_SECONDS + 1)
+    assert team.child.alive
+    assert "is down" not in log_text(home)
+
+
+def test_a_deleted_group_is_forgotten_and_a_task_is_left_alone(home):
+    """CHILDSTATUS shows what is registered; AUTOSTART is not for tasks, and no program runs one."""
+    team = Team(home, "AUTOSTART ER *", lambda *_: ["true"])
+    registration.save(home, Registration("LOAD1", "EXTRACT", "SOURCEISTABLE"))
+    team.children.adopt_and_start()
+    assert sorted(team.children.children) == ["R1"]
+    with pytest.raises(OperatorError, match="no program here runs such a group"):
+        team.children.start("LOAD1")
+    team.child.process.wait(60)
+    team.children.look()
+    good(home, "DELETE REPLICAT r1")
+    team.later(CENSUS_SECONDS + 1)
+    assert team.children.rows() == []
+
+
+def test_refresh_takes_back_a_restart_that_no_rule_wants_any_more(home):
+    """AUTORESTART was taken out of mgr.prm while a restart waited."""
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 60", lambda *_: ["sh", "-c", "exit 3"])
+    team.children.start("R1")
+    team.child.process.wait(60)
+    team.children.look()
+    assert team.child.retry_at is not None
+    team.children.refresh(params(""))
+    team.later(61)
+    assert (team.child.alive, team.child.retry_at) == (False, None)
+
+
+def test_what_is_held_down_stays_so_when_that_cannot_be_noted(home):
+    """KILL on a full disk: in force for this Manager, and told; START releases it."""
+    os.mkdir(os.path.join(home.folder("dirpcs"), "MGR.held"))
+    made = Team(home, "")
+    made.children.hold("R1")
+    assert made.children._held == {"R1"}
+    assert "is known to this Manager only" in log_text(home)
 
 
 # --- REFRESH, STATUS and reports --------------------------------------------------------------------------------------

@@ -62,6 +62,24 @@ def test_nobody_holds_back_where_nothing_waits():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("changed", "lag"),
+    [
+        ([], (0, 0)),
+        ([stage("PUMP", "PMP1", lag_us=9 * SECOND, lag_age_us=2 * SECOND)], (9 * SECOND, 2 * SECOND)),
+        ([stage("PUMP", "PMP1", status="STOPPED", lag_us=None, lag_age_us=7 * SECOND)], (None, 7 * SECOND)),
+        ([stage("EXTRACT", "EXT1", lag_us=None, lag_age_us=None)], (None, None)),
+    ],
+)
+def test_GG19_a_pipelines_lag_is_not_that_of_its_last_stage(changed: list[Stage], lag: tuple[int | None, int | None]):
+    """A Replicat that has applied all that came knows nothing of what a stopped pump keeps from it."""
+    fed = {"PMP1": {"fed_by": "h/EXT1"}, "REP1": {"fed_by": "h/PMP1"}}
+    stages = [replace(one, extra={**one.extra, **fed.get(one.name, {})}) for one in path(*changed)]
+    (found,) = pipelines.join([pipelines.Pipeline("x", "", "", tuple(stages))])
+    assert [one.name for one in found.stages] == ["EXT1", "PMP1", "REP1"]
+    assert (found.lag_us, found.lag_age_us) == lag
+
+
 def test_a_little_on_its_way_is_no_verdict():
     """Less than a megabyte, and less than five seconds of source time."""
     assert verdict(stage("REPLICAT", "REP1", backlog_bytes=900_000, extra={"newest_us": NOW})) == {}
@@ -69,8 +87,11 @@ def test_a_little_on_its_way_is_no_verdict():
 
 def test_the_stage_with_the_most_source_time_waiting_holds_back():
     """Both lag by bytes; the Replicat's input is the longer one in time."""
-    pump = stage("PUMP", "PMP1", backlog_bytes=8 << 20, extra={"newest_us": NOW - 10 * SECOND})
-    replicat = stage("REPLICAT", "REP1", backlog_bytes=4 << 20, busy=0.98, extra={"newest_us": NOW - 60 * SECOND})
+    behind = {"lag_us": 70 * SECOND}
+    pump = stage("PUMP", "PMP1", backlog_bytes=8 << 20, extra={"newest_us": NOW - 10 * SECOND}, **behind)
+    replicat = stage(
+        "REPLICAT", "REP1", backlog_bytes=4 << 20, busy=0.98, extra={"newest_us": NOW - 60 * SECOND}, **behind
+    )
     found = verdict(replace(pump), replicat, stage("EXTRACT", "EXT1", extra={"newest_us": NOW}))
     assert found == {"REP1": "its input waits (4.0 MB of 50 s), its output is idle, busy 0.98"}
 
@@ -130,16 +151,30 @@ def test_what_is_stopped_holds_back_only_those_that_run():
     stopped = [stage(one.program, one.name, status="STOPPED") for one in path()]
     assert verdict(*stopped) == {}
     assert list(verdict(*stopped[:2], stage("REPLICAT", "REP1", status="ABENDED"))) == ["EXT1", "PMP1", "REP1"]
+    alone = holding.judge([stage("REPLICAT", "REP1", status="STOPPED", backlog_bytes=9)])
+    assert alone[0].holds_back, "its home knows no other stage of the path, but its trail grows"
 
 
 def test_backlog_in_seconds_is_from_what_is_done_to_what_stands_in_the_input():
     """By the stage before, or where that is not known by when the trail was last written."""
-    replicat = stage("REPLICAT", "REP1", backlog_bytes=5, extra={"newest_us": NOW, "input_us": NOW + 9 * SECOND})
+    extra = {"newest_us": NOW, "input_us": NOW + 9 * SECOND}
+    replicat = stage("REPLICAT", "REP1", lag_us=None, backlog_bytes=5, extra=extra)
     alone = holding.judge([replicat])
     assert alone[0].backlog_us == 9 * SECOND
     pump = stage("PUMP", "PMP1", extra={"newest_us": NOW + 7 * SECOND})
     assert holding.judge([pump, *alone])[1].backlog_us == 7 * SECOND
     assert holding.judge([stage("REPLICAT", "REP1", backlog_bytes=5)])[0].backlog_us is None
+
+
+def test_the_first_change_after_an_idle_night_is_not_late_by_that_night():
+    """What waits came since the stage was last at the end of its input: no longer than it is behind."""
+    night = 8 * 3600 * SECOND
+    pump = stage("PUMP", "PMP1", extra={"newest_us": NOW})
+    late = stage("REPLICAT", "REP1", backlog_bytes=500, lag_us=SECOND // 2, extra={"newest_us": NOW - night})
+    assert verdict(pump, late) == {}
+    assert holding.judge(path(pump, late))[2].backlog_us == SECOND // 2
+    alone = replace(late, extra={**late.extra, "input_us": NOW})
+    assert holding.judge([alone])[0].backlog_us == SECOND // 2
 
 
 # --- who feeds whom ---------------------------------------------------------------------------------------------------
@@ -343,10 +378,10 @@ def test_info_all_detail_prints_each_pipeline_and_the_verdict(home: Home):
     assert "Pipeline EXT1 > PMP1" in lines
     assert "  From PostgreSQL shop" in lines
     assert "  To   there:7809 ./dirdat/rt" in lines
-    row = next(line for line in lines if line.startswith("  PUMP "))
-    assert row.split()[:5] == ["PUMP", "PMP1", "STOPPED", "UNKNOWN", "UNKNOWN"]
-    assert "  No stage holds the others back." in lines
-    assert "  Lag of PUMP PMP1 is UNKNOWN: STOPPED." in lines
+    row = next(line for line in lines if line.startswith("* PUMP "))
+    assert row.split()[:6] == ["*", "PUMP", "PMP1", "STOPPED", "UNKNOWN", "UNKNOWN"]
+    assert [line for line in lines if line.startswith("  Held back by PUMP PMP1: it is STOPPED; waiting for it: ")]
+    assert "  Lag of EXTRACT EXT1 is UNKNOWN: STOPPED." in lines
     found = as_json(home, "INFO ALL, DETAIL")
     assert [one["name"] for one in found["pipelines"][0]["stages"]] == ["EXT1", "PMP1"]
 

@@ -75,6 +75,20 @@ def test_quotes_comments_and_urls_are_left_alone():
     assert lines(text) == text.splitlines()[1:]
 
 
+@pytest.mark.parametrize(
+    "line", [", at = #now ()", "comment = #now ()", "(#now ())", "list = #now ()", "setenv = #now ()"]
+)
+def test_a_macro_is_replaced_however_its_line_begins_in_parentheses(line: str):
+    text = f"MACRO #now BEGIN clock() END;\nMAP a.b, TARGET c.d, COLMAP (USEDEFAULTS\n{line}\n);\n"
+    assert lines(text)[1] == line.replace("#now ()", "clock()")
+
+
+def test_columns_named_like_words_of_the_language_stay_where_they_stand():
+    """A line LIST within COLS was taken for the switch once: the column was not captured, and nobody was told."""
+    text = "TABLE s.t, COLS (\n id,\n list\n);\nNOLIST\nTABLE s.u, COLS (\n macro,\n obey,\n cmdtrace);\nLIST\n"
+    assert [each[1] for each in statements(text)] == ["s.t, COLS ( id, list )", "s.u, COLS ( macro, obey, cmdtrace)"]
+
+
 def test_another_macro_character():
     assert lines("MACROCHAR $\nMACRO $m BEGIN X END;\n$m\n#m\n") == ["X", "#m"]
 
@@ -97,6 +111,7 @@ def test_another_macro_character():
         ("CMDTRACE maybe\n", "ON, OFF or DETAIL"),
         ("INCLUDE\n", "one file"),
         ("TABLE ?nowhere.*;\n", "a value for ?nowhere"),
+        ("MACRO #m BEGIN INCLUDE x END;\n#m\n", "a macro's body holds parameters only"),
     ],
 )
 def test_what_is_wrong_is_a_fault_of_its_line(text: str, wanted: str):
@@ -180,6 +195,17 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
 def test_variables_come_from_setenv_then_from_the_environment():
     text = "A ?REGION\nSETENV (REGION = eu)\nA ?REGION x(?REGION,?REGION)\n"
     assert lines(text, REGION="us") == ["A us", "SETENV (REGION = eu)", "A eu x(eu,eu)"]
+
+
+def test_setenv_takes_variables_and_may_come_from_a_macro():
+    """What the process gets as its environment, and what later lines show, are one value."""
+    assert lines("SETENV (A = ?X)\nSETENV (B = ?A)\nB ?B\n", X="eu")[-1] == "B eu"
+    assert lines("MACRO #e BEGIN SETENV (A = x) END;\n#e\nA ?A\n")[-1] == "A x"
+
+
+def test_a_call_within_a_calls_arguments_may_span_lines_too():
+    text = "MACRO #m PARAMS (#a, #b) BEGIN X #a #b END;\nMACRO #n PARAMS (#c) BEGIN <#c> END;\n#m (#n (1),\n 2)\nY\n"
+    assert lines(text) == ["X <1> 2", "Y"]
 
 
 def test_a_variable_in_a_url_and_none_in_quotes_or_names():

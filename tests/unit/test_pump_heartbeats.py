@@ -9,13 +9,18 @@ import pytest
 from pump.feed import Feed
 from pump.filter import Filter
 from pump.heartbeat import PumpHeartbeats
+from replicat.batch import read_records
 from tests.support.beating import SECOND, beat, write_beat
 from tests.support.link import Source
 from trails.codec import decode_data
+from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
 from trails.format import Kind, check_payload, file_seed, parse_block_header
 from trails.heartbeat import Beat, beat_of
+from trails.plan import Planner, Unit
 from trails.position import START, Position, TrailName
+from trails.reader import BlockReader, last_header
 from trails.testing import FakeClock, FaultFs
+from trails.writer import TrailWriter, WriterIdentity
 
 TRAIL = TrailName("/near", "lt")
 
@@ -97,3 +102,38 @@ def test_a_pump_remembers_when_it_was_acknowledged():
     (entry,) = stamps.arrivals.entries()
     assert (entry["path"], entry["at_us"]) == ("EXT1 ==> PMP1", clock.now_us())
     assert made.stamps[-1].ahead_us is None
+
+
+def test_in_encrypted_trails_it_is_found_by_its_header_and_read_by_who_has_the_key():
+    """FLAG_AES beside FLAG_HEARTBEAT on both sides; on the link, inside TLS, it is plain."""
+    fs = FaultFs()
+    save_wallet(fs, "/near/dirwlt", Wallet("w", (MasterKey(1, 1, b"k" * KEY_SIZE),)))
+    near, far = (TrailName.parse(path, "/near") for path in ("./dirdat/lt", "./dirdat/rt"))
+    identity = WriterIdentity("e" * 32, "EXT1", "here", {"kind": "postgresql"})
+    writer = TrailWriter.open(fs, near, identity, restart_open=True, encrypt=True)
+    write_beat(writer, beat(SECOND), 1)
+    writer.close()
+    feed = Feed(fs, near, writer.last.trail_id, START, False, None, heartbeats().stamp)
+    collected = TrailWriter.open(fs, far, identity, restart_open=True, encrypt=True)
+    while not feed.at_end:
+        for outgoing in feed.read(0.0):
+            assert not outgoing.header.is_encrypted
+            collected.append_block(outgoing.header, outgoing.block.payload, outgoing.block.end)
+    collected.close()
+    for trail, path in ((near, "EXT1"), (far, "EXT1 ==> PMP1")):
+        (unit,) = [unit for unit in units(BlockReader(fs, trail)) if unit.blocks]
+        assert unit.is_heartbeat
+        assert unit.blocks[0].header.is_encrypted
+        records = read_records(fs, trail, unit_id(fs, trail), unit.blocks[0])
+        assert beat_of(records, "here")[1].path == path
+
+
+def units(reader: BlockReader) -> list[Unit]:
+    planner = Planner(reader)
+    return list(iter(planner.next, None))
+
+
+def unit_id(fs: FaultFs, trail: TrailName) -> bytes:
+    header = last_header(fs, trail)
+    assert header is not None
+    return header.trail_id

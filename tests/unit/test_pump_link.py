@@ -91,7 +91,7 @@ def test_a_dialler_wakes_its_loop_and_gives_the_error():
         port = free.getsockname()[1]
     dialler = Dialler(request(port), 2)
     with pytest.raises(AwayError, match="Connection refused"):
-        wait_until(dialler.result, 5)
+        wait_until(dialler.result)
     dialler.close()
 
 

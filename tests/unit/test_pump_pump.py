@@ -29,7 +29,7 @@ def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
             other, _ = collector.accept()
             other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             other.close()
-        wait_until(lambda: _is_reset(taken), 5)
+        wait_until(lambda: _is_reset(taken))
         pump._source = object()
         pump._dialler = _Got(taken)
         pump._phase = Phase.DIALLING

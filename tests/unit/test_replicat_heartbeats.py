@@ -188,6 +188,18 @@ def test_a_source_that_is_ahead_does_not_hide_its_lag(bench):
     assert process._heartbeats.skew_us == -30 * SECOND
 
 
+@pytest.mark.parametrize("us", [-(10**18), 10**18])
+def test_nonsense_never_ends_a_replicat(bench, us):
+    """A time that no calendar has, and settings without their row: the heartbeat is kept as well as can be."""
+    sql(bench, "DELETE FROM gg_heartbeat_settings")
+    bench.beat(piped(beat(us)))
+    row(bench, 1)
+    bench.run()
+    assert sql(bench, "SELECT count(*) FROM kv") == [(1,)]
+    assert [at[:4] for at in received(bench)] == ["1970" if us < 0 else "9999"]
+    assert bench.warned == []
+
+
 def test_old_history_is_purged_by_the_settings(bench):
     """At the first heartbeat of a run, then each PURGE_FREQUENCY days; 0 is never."""
     request = {"url": bench.url, "heartbeat": bench.names.text}

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from replicat.engine import on_command_line
 from replicat.params import KEYWORDS, DbOptions, End, ReplicatParams
 from trails.errors import ParamError
 from trails.runtime.params import ParamErrors, parse_text
@@ -205,3 +206,15 @@ def test_several_mistakes_of_a_map_are_told_at_once_each_with_its_line():
     assert lines == ["rep1.prm:5", "rep1.prm:7", "rep1.prm:8", "rep1.prm:10", "rep1.prm:11"]
     assert "did you mean KEYCOLS?" in str(caught.value)
     assert "@NOSUCH" in str(caught.value)
+
+
+def test_secrets_of_spark_are_on_no_command_line():
+    """They are given to the JVM once it runs; what it must know to start stays."""
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "s",
+        "spark.hadoop.fs.s3a.access.key": "a",
+        "spark.ssl.keyPassword": "p",
+    }
+    assert [name for name, _ in on_command_line(options)] == ["spark.driver.memory", "spark.authenticate"]

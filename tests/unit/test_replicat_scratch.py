@@ -41,6 +41,14 @@ def test_released_folder_is_gone(memory: Path) -> None:
     assert list(memory.iterdir()) == []
 
 
+def test_a_link_put_where_the_lock_goes_is_not_followed(memory: Path) -> None:
+    """/dev/shm is everybody's, and the lock's name can be guessed."""
+    lock = Path(scratch.folders_of("/home/one", "/home/one/dirtmp", "REP1")[0] + ".lock")
+    lock.symlink_to(memory / "elsewhere")
+    Scratch("/home/one", "/home/one/dirtmp", "REP1").release()
+    assert not (memory / "elsewhere").exists()
+
+
 def test_folder_of_a_killed_process_is_swept_by_another_group(memory: Path) -> None:
     """While its process lives it stays; after SIGKILL the next Replicat on this host removes it."""
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(memory)], stdout=subprocess.PIPE, text=True)

@@ -14,7 +14,7 @@ from tests.support.homes import make_home
 from trails.errors import OperatorError
 from trails.runtime import eventlog
 from trails.runtime import globals as globals_file
-from trails.runtime.eventlog import LogFormat, LogSize, aged, roll, settings
+from trails.runtime.eventlog import LogFormat, LogSize, aged, current, line_of_json, roll, settings
 from trails.runtime.home import Home
 from trails.runtime.params import ParamErrors
 from trails.runtime.report import Log
@@ -82,6 +82,24 @@ def test_messages_as_objects(home: Home) -> None:
     }  # fmt: skip
     assert (second["group"], second["fields"]) == ("", {})
     assert not os.path.exists(home.ggserr)
+
+
+def test_the_current_file_and_its_lines_as_text(home: Home) -> None:
+    """VIEW GGSEVT after LOGFORMAT was changed: where messages go now, a line of it as ggserr.log would have it."""
+    messages = ("TG-01027", "open for long\nsecond line")
+    Log(home, "Trailgate Capture", "ext1.prm", FakeClock()).warning(*messages)
+    text = Path(home.ggserr).read_text()
+    assert current(home) == home.ggserr
+    say(home, "LOGFORMAT JSON\n")
+    assert current(home) == home.ggserr  # nothing went there yet
+    Log(home, "Trailgate Capture", "ext1.prm", FakeClock()).warning(*messages)
+    assert current(home) == home.ggserr_json
+    (line,) = Path(home.ggserr_json).read_text().splitlines()
+    assert line_of_json(line) + "\n" == text
+    for torn in ("", "{", "[]", "7", line[:50], '{"text": 1}', '{"time_us": 1e400}'):
+        assert line_of_json(torn) == torn
+    say(home, "LOGFORMAT BOTH\n")
+    assert current(home) == home.ggserr
 
 
 def test_both_forms(home: Home) -> None:
@@ -156,8 +174,10 @@ def test_who_rolls_while_another_does_goes_on(home: Home) -> None:
     assert roll(home, home.ggserr, LogSize(1, 3))
 
 
-def test_a_folder_that_cannot_be_renamed_in_is_one_clear_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which file, and why."""
+def test_a_folder_that_cannot_be_renamed_in_is_told_once_and_ends_nobody(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which file, and why; messages go on into the file that is there, and it is rolled once that is possible."""
 
     def refuse(old: str, new: str) -> None:
         raise PermissionError(13, "Permission denied")
@@ -166,6 +186,17 @@ def test_a_folder_that_cannot_be_renamed_in_is_one_clear_error(home: Home, monke
     fill(home, "a")
     with pytest.raises(OperatorError, match=r"ggserr\.log can't be rolled over: Permission denied"):
         roll(home, home.ggserr, LogSize(1, 3))
+    say(home, "GGSERRLOG MEGABYTES 1\n")
+    writer = Log(home, "Trailgate Capture", "ext1.prm", FakeClock())
+    for text in ("first", "second"):
+        writer.info("TG-00001", text)
+    lines = Path(home.ggserr).read_text().splitlines()
+    assert [line.split("  ")[-1] for line in lines[::2]] == ["first", "second"]
+    assert "WARNING TG-01977  Trailgate Capture, ext1.prm:  " in lines[1]
+    assert lines[1].endswith("can't be rolled over: Permission denied. It grows until that is mended")
+    monkeypatch.undo()
+    writer.info("TG-00001", "third")
+    assert not os.path.exists(home.ggserr)
 
 
 WRITER = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,10 @@ def test_a_broken_registration_is_named(home: Home, text: str, error: type[Excep
         "userid me, password 'ge heim', other",
         'USERID me, PASSWORD "ge heim"',
         "USERID me, PASSWORD &\n  geheim",
+        "USERID me, PASSWORD ge)heim=heim",
+        "SPARKOPTIONS spark.hadoop.fs.s3a.secret.key=geheim",
+        "SPARKOPTIONS spark.ssl.keyPassword = geheim",
+        "TARGETDB host=h password=ge)'heim dbname=d",
     ],
 )
 def test_passwords_are_hidden(text: str) -> None:
@@ -191,10 +196,10 @@ def test_reports_are_aged(home: Home) -> None:
     assert Path(home.report("EXT10")).read_text() == "another group's"
 
 
-def test_a_log_line_has_goldengates_shape(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_line_has_goldengates_shape(home: Home) -> None:
     """Time, severity, code, component and parameter file; further lines indented; passwords hidden."""
-    monkeypatch.setattr(report, "local_text", lambda us: "2026-02-03 02:30:05")
-    messages = Log(home, "Trailgate Capture", "ext1.prm", FakeClock(), Report(home, "EXT1"))
+    clock = FakeClock(int(datetime(2026, 2, 3, 2, 30, 5).astimezone().timestamp() * 1_000_000))
+    messages = Log(home, "Trailgate Capture", "ext1.prm", clock, Report(home, "EXT1"))
     messages.info("TG-00993", "EXTRACT EXT1 started.")
     messages.error("TG-00446", "postgresql://u:geheim@h is away\nsecond line")
     assert Path(home.ggserr).read_text().splitlines() == [
@@ -203,6 +208,18 @@ def test_a_log_line_has_goldengates_shape(home: Home, monkeypatch: pytest.Monkey
         "    second line",
     ]
     assert Path(home.report("EXT1")).read_text().startswith("2026-02-03 02:30:05  INFO    TG-00993  EXTRACT EXT1 sta")
+
+
+def test_what_others_say_commands_no_terminal_and_forges_no_line(home: Home) -> None:
+    """Keys, names of tables, messages of databases: whoever writes rows must not write our log."""
+    messages = Log(home, "Trailgate Delivery", "rep1.prm", FakeClock(), Report(home, "REP1"))
+    said = "key (a\x1b[2J\r2026-02-03  ERROR\x85x\u2028y\u202ez\udc80)\nmore\tof it"
+    messages.error("TG-00446", said)
+    messages.detail("TG-00447", said)
+    for path in (home.ggserr, home.report("REP1")):
+        text = Path(path).read_text()
+        assert "key (a\\x1b[2J\\r2026-02-03  ERROR\\x85x\\u2028y\\u202ez\\udc80)\n" in text
+        assert all(char.isprintable() or char in "\n\t" for char in text)
 
 
 def test_a_log_that_cannot_be_written_is_one_clear_error(home: Home) -> None:

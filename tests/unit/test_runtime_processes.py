@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -193,7 +194,8 @@ def test_a_run_from_start_to_stop(home: Home) -> None:
 
 def test_the_report_and_the_log_tell_the_run(home: Home) -> None:
     """Banner, parameters with hidden passwords, messages, statistics; the log has start and end."""
-    parameters(home, "DO busy\nSOURCEDB postgresql://me:geheim@h/d\nREPORTCOUNT EVERY 1 SECONDS\n")
+    secret = "SETENV (DB_KEY = geheim-1)\nGETENV (DB_KEY)\nSOURCEDB postgresql://me:?DB_KEY@h/d\n"
+    parameters(home, f"DO busy\n{secret}REPORTCOUNT EVERY 1 SECONDS\n")
     tiny = Running(home).up()
     wait_until(lambda: "records processed as of" in read(home.report("EXT1")))
     tiny.end(signal.SIGTERM)
@@ -375,7 +377,12 @@ def test_statistics_by_period_and_parameters_of_a_running_process(home: Home) ->
 def test_an_error_is_one_line_and_its_exit_code_says_who_must_act(home: Home, do: str, code: int, message: str) -> None:
     """On stderr, in report and log, and recorded in the process file; a bug's traceback is in the report only."""
     parameters(home, f"DO {do}\n")
+    Path(home.globals).write_text("LOGFORMAT BOTH\n")
     assert Running(home).end() == (code, message)
+    events = [json.loads(line) for line in read(home.ggserr_json).splitlines()]
+    assert [event["fields"].get("exit_code") for event in events][-2:] == [code, code]
+    assert events[0]["fields"] == {"state": "STARTING"}
+    assert events[-1]["fields"]["state"] == "ABENDED"
     ended = group_status(home)
     assert (ended.status, ended.exit_code, ended.stop) == (Status.ABENDED, code, "A")
     report, log = read(home.report("EXT1")), read(home.ggserr)
@@ -545,6 +552,22 @@ def test_cw_28_a_disk_that_fills_up_is_noticed_before_it_is_full(small_disk: Pat
         os.unlink(os.path.join(home.folder("dirdat"), name))
     parameters(home, "DO idle\n")
     assert Running(home).up().end(signal.SIGTERM) == (0, "")
+
+
+DELETED = """
+from trails.runtime import registration, startup
+take = startup._take_lock
+def take_after_a_delete(home, group):
+    registration.delete(home, group)
+    return take(home, group)
+startup._take_lock = take_after_a_delete
+"""
+
+
+def test_what_a_command_changed_while_the_start_waited_for_the_lock_is_obeyed(home: Home) -> None:
+    """ALTER and DELETE hold the lock: the registration is read again once it is ours, or an old order would run."""
+    code, errors = Running(home, before=DELETED).end()
+    assert (code, "group EXT1 does not exist" in errors) == (2, True)
 
 
 def test_a_read_only_home_is_one_clear_line(small_disk: Path) -> None:

@@ -90,6 +90,24 @@ def test_what_is_due_is_done_once() -> None:
     assert [(us - at("2026-03-10T00:00:00")) // 3_600_000_000 for us in done] == [2, 3, 75]
 
 
+def test_a_clock_that_was_years_ahead_is_noticed_when_it_is_set_right() -> None:
+    """What was due in 2031 does not keep REPORT, or the hours of STATS, waiting until then."""
+    clock = FakeClock(at("2031-03-10T01:10:00"))
+    done: list[int] = []
+    chore, stats = Due([Schedule(120)], lambda: done.append(1), clock), Stats(clock.now_us)
+    stats.count("s.a", "s.a", Op.INSERT, 5)
+    clock.sleep((at("2026-03-10T01:20:00") - clock.now_us()) / 1e6)
+    chore(0)
+    stats.count("s.a", "s.a", Op.INSERT, 7)
+    assert [stats.period(name)["since_us"] for name in (HOURLY, DAILY)] == [
+        at("2026-03-10T01:00:00"), at("2026-03-10T00:00:00")
+    ]  # fmt: skip
+    assert stats.period(HOURLY)["tables"][0]["operations"] == 7
+    clock.sleep(40 * 60 + 1)
+    chore(0)
+    assert done == [1]
+
+
 # --- REPORTCOUNT ----------------------------------------------------------------------------------------------------
 
 
@@ -271,6 +289,26 @@ def test_reportrollover_begins_a_new_report(home: Home, option: str, left: int) 
     assert "behind the border" not in old
     assert sum(table["operations"] for table in process.stats.period(REPORT)["tables"]) == left
     assert process.stats.total() == 5
+
+
+def test_a_report_that_cannot_be_rolled_goes_on(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """REPORTROLLOVER: it is told, and the process goes on with the report that is there."""
+    clock = FakeClock(at("2026-03-10T01:00:00"))
+    _, run, messages = reporting(home, clock, "REPORTROLLOVER AT 02:00\n")
+    chores = run.chores()
+    clock.sleep(3600)
+
+    def refuse(_old: str, _new: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        for chore in chores:
+            chore(clock.monotonic())
+    messages.info("TG-00993", "behind the border")
+    assert "REPORTROLLOVER was due: " in report(home)
+    assert "behind the border" in report(home)
+    assert not os.path.exists(home.report("EXT1", 0))
 
 
 def test_rollover_asks_the_process_and_a_refusal_is_told(home: Home) -> None:

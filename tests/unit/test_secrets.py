@@ -21,9 +21,10 @@ from replicat.targets import mysql_link, postgres_link
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails.crypt import load_wallet
-from trails.errors import DamageError, OperatorError, VersionError
+from trails.errors import DamageError, KeyMissingError, OperatorError, VersionError
 from trails.fs import RealFs
 from trails.position import TrailName
+from trails.reader import BlockReader
 from trails.runtime import credentials, masking, masterkeys, params
 from trails.runtime.credentials import DOMAIN, Credential, Database, with_login
 from trails.runtime.masking import mask
@@ -93,6 +94,37 @@ def test_a_version_is_deleted_only_when_no_file_can_need_it(home):
     masterkeys.delete(home, 1, later)
     assert [key["version"] for key in as_json(home, "INFO MASTERKEY")["versions"]] == [2]
     assert masterkeys.renew(home, later) == 3
+
+
+def test_a_trail_of_a_group_outside_dirdat_keeps_its_version(home, tmp_path):
+    """Its rows may not have been applied yet, wherever they lie."""
+    good(home, "ADD MASTERKEY")
+    (tmp_path / "other").mkdir()
+    good(home, "ADD EXTRACT EXT1, TRANLOG, BEGIN NOW")
+    good(home, f"ADD EXTTRAIL {tmp_path}/other/lt, EXTRACT EXT1")
+    trail = TrailName.parse(f"{tmp_path}/other/lt", home.root)
+    TrailWriter.open(RealFs(), trail, IDENTITY, restart_open=True, encrypt=True).close()
+    good(home, "RENEW MASTERKEY")
+    assert [key["files"] for key in as_json(home, "INFO MASTERKEY")["versions"]] == [1, 0]
+    with pytest.raises(OperatorError, match="needed by 1 trail files"):
+        masterkeys.delete(home, 1, Session.now_us() + MINUTE)
+
+
+def test_a_restored_older_wallet_gives_no_version_twice(home):
+    """Files know their key by its version: another key under that number would make them look damaged for good."""
+    good(home, "ADD MASTERKEY")
+    wallet = Path(home.folder("dirwlt"), "masterkeys")
+    older = wallet.read_bytes()
+    good(home, "RENEW MASTERKEY")
+    newer = wallet.read_bytes()
+    trail = begin_file(home)
+    wallet.write_bytes(older)
+    Path(home.folder("dirdat"), "zz000000000").write_bytes(b"x" * 5000)  # unreadable: it names no version
+    assert "version 3" in good(home, "RENEW MASTERKEY")
+    with pytest.raises(KeyMissingError, match="has no such version"):
+        BlockReader(RealFs(), trail).read()
+    wallet.write_bytes(newer)
+    assert BlockReader(RealFs(), trail).read() is not None
 
 
 def test_a_trail_file_that_cannot_be_read_keeps_every_version(home):
@@ -274,6 +306,22 @@ def test_what_was_hidden_is_never_said(store):
     assert mask('no host "Anders77" nor Weiter88') == 'no host "********" nor ********'
     with_login("postgresql://h/db", Credential(DOMAIN, "a", "u", "abc"))
     assert mask("abc of the alphabet") == "abc of the alphabet"
+    for secret in ("Geheimnis", "Geheimnis-mit-Ende", "Ende-und-mehr"):
+        masking.hide(secret)
+    assert mask("told: Geheimnis-mit-Ende") == "told: ********"
+
+
+def test_a_password_that_a_variable_puts_into_a_url_is_not_shown_where_it_is_written(home):
+    """VIEW PARAMS, and the same in the report's echo: its place alone does not tell that it is one."""
+    text = (
+        "REPLICAT rep1\nSETENV (DB_KEY = Geheim-eins)\nMACRO #env PARAMS (#v)\nBEGIN\nSETENV (OTHER = #v)\nEND;\n"
+        "#env (Geheim-zwei)\nTARGETDB postgresql://u:?DB_KEY@h/d\n-- or\nTARGETDB postgresql://u:?OTHER@h/d\n"
+    )
+    Path(home.prm("rep1")).write_text(text)
+    shown = good(home, "VIEW PARAMS rep1")
+    assert "Geheim" not in shown
+    assert "SETENV (DB_KEY = ********)" in shown
+    assert "#env (********)" in shown
 
 
 @pytest.mark.parametrize(

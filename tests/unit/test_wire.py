@@ -260,6 +260,10 @@ def test_a_greeting_can_not_write_lines_of_its_own_into_a_log(text):
         data = bytes_of(ends[Side.PUMP], replace(HELLO, **{key: text}))
         with pytest.raises(ProtocolError, match=f"'{key}': expected at most 1024 printable"):
             list(ends[Side.COLLECTOR].receive(data))
+    for source in ({text: "a"}, {"a": text}):  # logdump shows these
+        data = bytes_of(pair()[Side.PUMP], replace(HELLO, source=source))
+        with pytest.raises(ProtocolError, match="'source': expected at most 1024 printable"):
+            list(pair()[Side.COLLECTOR].receive(data))
 
 
 def test_last_words_are_cleaned_before_a_person_sees_them():

@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.fs import read_bytes, replace_durably
+from trails.runtime import prmtext
 from trails.runtime.home import Home
 from trails.runtime.masking import hide
 from trails.runtime.params import Statement
@@ -112,6 +113,20 @@ def hide_url(url: str) -> None:
             if secret:
                 hide(secret)
                 hide(unquote(secret))
+
+
+def hide_file(path: str) -> None:
+    """Have this process never say the passwords of a parameter file's URLs, wherever they stand in it.
+
+    By its place a password in a URL is known; not so in a SETENV or a macro's argument that a URL's ?variable takes.
+    """
+    with contextlib.suppress(OperatorError):  # what can't be read shows no URL
+        for line in prmtext.read(path).lines:
+            for url in _URLS.findall(line.text):
+                hide_url(url)
+
+
+_URLS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
 
 # --- the store --------------------------------------------------------------------------------------------------------

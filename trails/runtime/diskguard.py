@@ -123,7 +123,7 @@ class Limits:
     def look(self, folders: Iterable[str]) -> list[Space]:
         """The file systems of these folders, each once; a folder that is not there yet is left out.
 
-        Raises OSError if the system does not tell, OperatorError if a bound is more than there could ever be.
+        Raises OSError if the system does not tell.
         """
         found: dict[int, Space] = {}
         for folder in folders:
@@ -135,18 +135,26 @@ class Limits:
                 found[device] = self._space(folder)
         return list(found.values())
 
+    def check(self, folders: Iterable[str]) -> None:
+        """Raise OperatorError if a bound is more than its file system has in all; OSError as `look`.
+
+        Only for a start: a file system may shrink later (a pool that others fill too), and that is a full disk.
+        """
+        for space in self.look(folders):
+            for name, bound in (("DISKSTOP", self.stop), ("DISKWARN", self.warn)):
+                if bound.bytes_of(space.size) >= space.size > 0:
+                    raise OperatorError(
+                        f"{name} {bound} in GLOBALS: the file system of {space.path} has only {human(space.size)} "
+                        "in all",
+                        hint="Give less, or a percentage",
+                    )
+
     def _space(self, folder: str) -> Space:
         # As df counts: what only root may use is neither free nor part of the whole.
         system = os.statvfs(folder)
         free = system.f_bavail * system.f_frsize
         size = (system.f_blocks - system.f_bfree + system.f_bavail) * system.f_frsize
         stop = self.stop.bytes_of(size)
-        for name, bound, value in (("DISKSTOP", self.stop, stop), ("DISKWARN", self.warn, self.warn.bytes_of(size))):
-            if value >= size > 0:
-                raise OperatorError(
-                    f"{name} {bound} in GLOBALS: the file system of {folder} has only {human(size)} in all",
-                    hint="Give less, or a percentage",
-                )
         return Space(folder, free, size, max(stop, self.warn.bytes_of(size)) if self.warn.amount else 0, stop)
 
 
@@ -190,14 +198,24 @@ class DiskGuard:
             self._stopped = True
             self._stop(error)
 
+    def at_start(self) -> None:
+        """Raise OperatorError if a bound can never be met, DiskFullError if the process would have to end at once."""
+        try:
+            self._limits.check(self._folders)
+        except OSError:
+            pass  # told below
+        if error := self.check():
+            raise error
+
     def check(self) -> DiskFullError | None:
         """Warn of what is getting low; the error that the process must end with, if it must."""
+        ends: DiskFullError | None = None
         for space in self._look():
             self._tell(space)
             floor = space.floor(writes_trail=self._writes_trail)
             if space.free < floor:
-                return full(space, floor)
-        return None
+                ends = ends or full(space, floor)
+        return ends
 
     def _look(self) -> list[Space]:
         try:
@@ -215,10 +233,10 @@ class DiskGuard:
         if space.path in self._warned:
             if space.recovered:
                 self._warned.discard(space.path)
-                self._log.info(ENOUGH, f"{space}: enough again.")
+                self._log.info(ENOUGH, f"{space}: enough again.", **space.to_json())
         elif space.free < space.warn:
             self._warned.add(space.path)
-            self._log.warning(LOW, low(space))
+            self._log.warning(LOW, low(space), **space.to_json())
 
 
 def low(space: Space) -> str:

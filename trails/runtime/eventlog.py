@@ -12,7 +12,8 @@ write to the file that has the name then. Who finds a file at its size rolls it,
     two find the file too large                  one has the lock; the other sees under it that nothing is left to do
 
 GLOBALS says how large, how many, and which of the two (`GGSERRLOG`, `LOGFORMAT`). A file with mistakes is told by those
-who read it for their own sake; what must be logged meanwhile is logged by the defaults.
+who read it for their own sake; what must be logged meanwhile is logged by the defaults. A file that can't be rolled
+grows, and says so once a writer: the message stands, and no process ends for that.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import fcntl
 import json
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trails.errors import DiskFullError, GateError, OperatorError
 from trails.fs import NO_SPACE
+from trails.runtime.clock import local_text
 from trails.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 99
 HINT = "Mend that, then START again"
+GROWS = "It grows until that is mended"
+NOT_ROLLED = "TG-01977"
 _NAMED = re.compile(rb"(?i)GGSERRLOG|LOGFORMAT|INCLUDE|OBEY|MACRO")
 
 
@@ -94,26 +99,66 @@ def settings(home: Home) -> tuple[LogSize, LogFormat]:
     return LogSize(), LogFormat()
 
 
+def current(home: Home) -> str:
+    """The file that messages go to now; text, where they go to both."""
+    wanted, other = home.ggserr, home.ggserr_json
+    if not settings(home)[1].text:
+        wanted, other = other, wanted
+    return wanted if os.path.exists(wanted) or not os.path.exists(other) else other
+
+
+def indented(text: str) -> str:
+    """Continuation lines are, so that a line that begins with a time is always a message's first."""
+    return text.replace("\n", "\n    ")
+
+
+def line_of(event: dict[str, Any]) -> str:
+    """A message as ggserr.log has it (goldengate.md 8.4), from its object."""
+    component = ", ".join(filter(None, (event["component"], event["source"])))
+    head = f"{local_text(event['time_us'])}  {event['severity']:<7} {event['code']}"
+    return f"{head}  {component}:  {indented(event['text'])}\n"
+
+
+def line_of_json(line: str) -> str:
+    """A line of ggserr.json as ggserr.log would have it; as it stands, if it is no message."""
+    try:
+        return line_of(json.loads(line)).rstrip("\n")
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, RecursionError):
+        return line
+
+
 class EventLog:
     """The log of one home, for one writer. Settings are read once, at the first message."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._settings: tuple[LogSize, LogFormat] | None = None
+        self._told = False  # that a file can't be rolled
 
-    def write(self, line: str, event: dict[str, Any]) -> None:
+    def write(self, event: dict[str, Any]) -> None:
         """One message, as a line of text and as an object. Raises OperatorError if it can't be written."""
         if self._settings is None:
             self._settings = settings(self._home)
         size, form = self._settings
         if form.text:
-            self._append(self._home.ggserr, line, size)
+            self._append(self._home.ggserr, line_of, event, size)
         if form.json:
-            self._append(self._home.ggserr_json, json.dumps(event, ensure_ascii=False, default=str) + "\n", size)
+            self._append(self._home.ggserr_json, _json_line, event, size)
 
-    def _append(self, path: str, text: str, size: LogSize) -> None:
-        if append(path, text) >= size.megabytes << 20:
+    def _append(self, path: str, form: Callable[[dict[str, Any]], str], event: dict[str, Any], size: LogSize) -> None:
+        if append(path, form(event)) < size.megabytes << 20:
+            return
+        try:
             roll(self._home, path, size)
+        except OperatorError as error:
+            if not self._told:
+                self._told = True
+                told = {"severity": "WARNING", "code": NOT_ROLLED, "text": str(error), "fields": {}}
+                append(path, form(event | told))
+
+
+def _json_line(event: dict[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False, default=str) + "\n"
 
 
 def append(path: str, text: str) -> int:
@@ -150,7 +195,7 @@ def roll(home: Home, path: str, size: LogSize) -> bool:
         finally:
             os.close(fd)
     except OSError as error:
-        raise OperatorError(f"{path} can't be rolled over: {error.strerror}", hint=HINT) from None
+        raise OperatorError(f"{path} can't be rolled over: {error.strerror}", hint=GROWS) from None
 
 
 def _roll(path: str, size: LogSize) -> bool:

@@ -12,6 +12,7 @@ from trails.runtime.params import Pattern, Values
 
 SCHEMA = "gg"
 BASE = "gg_heartbeat"
+MOST_FREQUENCY = 7999
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,15 @@ class Home:
 
         return registration.all(self)
 
+    def other_home_of(self, folder: str) -> str:
+        """The root of another home that `folder` lies in, links followed; empty if it lies in none."""
+        at, own = os.path.realpath(folder), os.path.realpath(self.root)
+        while at not in (own, os.path.dirname(at)):
+            if self.fs.exists(os.path.join(at, "dirpcs", "HOME")):
+                return at
+            at = os.path.dirname(at)
+        return ""
+
     def shown(self, path: str) -> str:
         """`path` as people read it: `./dirdat/lt` if it lies in the home, else unchanged."""
         inside = path.startswith(self.root + os.sep)

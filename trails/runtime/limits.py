@@ -6,13 +6,30 @@ Rule: memory is bounded by the number of keys, whoever knocks. Times are monoton
 from __future__ import annotations
 
 import errno
+import ipaddress
 from dataclasses import dataclass
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MAX_KEYS = 1024
 
 # accept() failed for want of something of our own: the next try must wait, or the loop spins on a readable listener.
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 PAUSE_SECONDS = 1.0
+
+
+def address_of(text: str) -> Address:
+    """A peer's address as rules see it: without a zone, and IPv4 where IPv6 only wraps it."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def crowd_of(address: Address) -> str:
+    """Whom limits count an address to: a host of IPv6 has a whole /64, and could be another in each connection."""
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
+        return str(address)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
 
 
 @dataclass(slots=True)

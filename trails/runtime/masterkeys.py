@@ -1,7 +1,8 @@
 """The home's master keys: ADD, RENEW, INFO and DELETE MASTERKEY, on the wallet in dirwlt.
 
-Rule: a version stays as long as a trail file in dirdat is encrypted under it. New files take the current one only, so
-once a version was replaced a minute ago (a writer may just have been beginning a file) no more can come to need it.
+Rule: a version stays as long as a trail file of the home is encrypted under it: in dirdat, or wherever else a group
+writes or reads a trail. New files take the current one only, so once a version was replaced a minute ago (a writer may
+just have been beginning a file, and looks again before it names it) no more can come to need it.
 trails/crypt.py has the wallet itself, and what trail files do with it; FORMAT.md what crashes leave.
 """
 
@@ -13,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, load_wallet, save_wallet, wallet_path
-from trails.errors import OperatorError
+from trails.errors import DamageError, OperatorError, VersionError
 from trails.format import BODY_OFFSET, FileHeader, parse_file_header, parse_header_length
 from trails.fs import Fs
-from trails.position import DATA_FOLDER, WALLET_FOLDER, parse_file_name
+from trails.position import DATA_FOLDER, WALLET_FOLDER, TrailName, parse_file_name
 from trails.runtime.home import Home
 
 GRACE_US = 60_000_000
@@ -47,13 +48,14 @@ def renew(home: Home, now_us: int) -> int:
     """A new version, for all files begun from now on; its number."""
     with _locked(home):
         wallet = load(home)
-        version = wallet.current.version + 1
+        # Not a number that a trail file knows for another key: the wallet may have been restored from an older copy.
+        version = 1 + max([wallet.current.version, *_versions_named(home, wallet.id)])
         save_wallet(home.fs, _folder(home), replace(wallet, keys=(*wallet.keys, _new(version, now_us))))
     return version
 
 
 def info(home: Home) -> tuple[str, list[KeyInfo]]:
-    """(the wallet's id, its versions with the number of files in dirdat that need each)."""
+    """(the wallet's id, its versions with the number of trail files that need each)."""
     wallet = load(home)
     needed = files_by_key(home)
     return wallet.id, [
@@ -95,17 +97,35 @@ def load(home: Home) -> Wallet:
 
 
 def files_by_key(home: Home) -> dict[str, list[str]]:
-    """The trail files in dirdat and its folders, by the key id in their headers."""
+    """The home's trail files by the key id in their headers. Raises DamageError for one whose header can't be read."""
     found: dict[str, list[str]] = {}
-    for folder, _, names in os.walk(home.folder(DATA_FOLDER), followlinks=True):
-        for name in sorted(names):
-            if parse_file_name(name) is None:
-                continue
-            path = os.path.join(folder, name)
-            header = _header(home.fs, path)
-            if header is not None and header.key_id:
-                found.setdefault(header.key_id, []).append(path)
+    for path in _trail_files(home):
+        header = _header(home.fs, path)
+        if header is not None and header.key_id:
+            found.setdefault(header.key_id, []).append(path)
     return found
+
+
+def _trail_files(home: Home) -> list[str]:
+    """All in dirdat and its folders, and those of groups' trails that lie elsewhere."""
+    listed = [(folder, names) for folder, _, names in os.walk(home.folder(DATA_FOLDER), followlinks=True)]
+    for group in home.groups():
+        for path in (group.trail, *(trail.path for trail in group.trails if trail.type == "EXTTRAIL")):
+            folder = TrailName.parse(path, home.root).folder if path else ""
+            if folder and folder not in (known for known, _ in listed):
+                listed.append((folder, home.fs.listdir(folder)))
+    return [os.path.join(folder, name) for folder, names in listed for name in sorted(names) if parse_file_name(name)]
+
+
+def _versions_named(home: Home, wallet_id: str) -> list[int]:
+    """Every version of this wallet that a trail file's header names; what can't be read names none."""
+    named = []
+    for path in _trail_files(home):
+        with contextlib.suppress(DamageError, VersionError):
+            header = _header(home.fs, path)
+            wallet, _, version = (header.key_id if header else "").partition(":")
+            named += [int(version)] if wallet == wallet_id and version.isdecimal() else []
+    return named
 
 
 def _refuse_needed(home: Home, key_id: str, version: int) -> None:

@@ -316,7 +316,7 @@ def number(low: int, high: int) -> Parser:
 
 def whole(statement: Statement, item: Word | None, low: int, high: int) -> int:
     """`item`, one word of the statement, as a whole number within [low, high]."""
-    if isinstance(item, str) and item.isascii() and item.isdecimal() and low <= int(item[:18]) <= high:
+    if isinstance(item, str) and item.isascii() and item.isdecimal() and len(item) <= 18 and low <= int(item) <= high:
         return int(item)
     raise statement.error(f"a whole number from {low} to {high}")
 
@@ -436,6 +436,7 @@ def _regex(name: str, quoted: bool) -> re.Pattern[str]:
 
 
 # --- keywords of all programs ---------------------------------------------------------------------------------------
+
 
 def _set_variable(statement: Statement) -> tuple[str, str]:
     match = prmtext.SETENV.match(statement.text)

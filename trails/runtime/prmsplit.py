@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trails.runtime.prmtext import Line
-
-UNTIL_SEMICOLON = frozenset(("TABLE", "MAP", "TABLEEXCLUDE", "MAPEXCLUDE"))
+from trails.runtime.prmtext import UNTIL_SEMICOLON, Line
 
 _TOKEN = re.compile(
     r"""(?P<string>'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*")|(?P<open>['"])|(?P<comment>(?:(?<=\s)|^)--.*)"""

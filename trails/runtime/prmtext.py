@@ -102,6 +102,13 @@ _NAME = r"[A-Za-z0-9_$-]+"
 _END = re.compile(r"(?i)(?:^|\s)END\s*;(.*)$")
 SETENV = re.compile(r"""\(\s*([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^)]*))\)$""")
 CHARACTERS = "#$%@!^&~"
+WORDS = ("INCLUDE", "OBEY", "MACRO", "LIST", "NOLIST", "CMDTRACE", "MACROCHAR")
+"""Obeyed while a file is read, wherever a parameter may begin."""
+UNTIL_SEMICOLON = frozenset(("TABLE", "MAP", "TABLEEXCLUDE", "MAPEXCLUDE"))
+_PARENTHESES = re.compile(rf"(?P<opaque>{_OPAQUE})|[();]")
+_IN_CALL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[(),]")
+_CALLED = re.compile(r"[ \t]*\(")
+_CALLED_EMPTY = re.compile(r"[ \t]*\([ \t]*\)")
 _TRACES = ("ON", "OFF", "DETAIL")
 
 
@@ -119,6 +126,7 @@ class _Reader:
         self._listing = True
         self._trace = "OFF"
         self._made = self._bytes = self._work = 0
+        self._depth = 0  # parentheses open in the TABLE or MAP that is being read
         self._out = Text()
 
     def whole(self, text: str, name: str) -> Text:
@@ -126,6 +134,18 @@ class _Reader:
         return self._out
 
     # --- lines in, lines out ---
+
+    def _take(self, line: Line) -> bool:
+        """A line of a parameter: its variables are replaced, SETENV is obeyed. False: as _emit()."""
+        word = _first(line.text)
+        if line.via and word in WORDS and not self._depth:
+            return self._emit(replace(line, fault=f"{word} in a file: a macro's body holds parameters only"))
+        line = self._with_variables(line)
+        if word == "SETENV" and not self._depth:
+            self._set_variable(line)
+        if self._depth or word in UNTIL_SEMICOLON:
+            self._depth = _depth(line.text, self._depth)
+        return self._emit(line)
 
     def _emit(self, line: Line) -> bool:
         """Put a finished line out. False once the whole has become too large: nothing more is taken then."""
@@ -149,7 +169,7 @@ class _Reader:
         last_end = max((at for at, line in enumerate(lines) if _END.search(line.text)), default=-1)
         at = 0
         while at < len(lines) and not self._full:
-            if _first(lines[at].text) == "MACRO":
+            if _first(lines[at].text) == "MACRO" and not self._depth:
                 at = self._define(lines, at, last_end)
             else:
                 at = self._line(lines, at, stack, obeyed=obeyed)
@@ -158,6 +178,8 @@ class _Reader:
         """Take one line (and those that belong to it). Returns the next line's index."""
         line = lines[at]
         word = _first(line.text)
+        if self._depth and word != "INCLUDE":
+            word = ""  # in a TABLE's or MAP's parentheses a line may begin with a column of that name
         if self._listing:
             self._out.echo.append(line.text)
         if word in ("INCLUDE", "OBEY"):
@@ -166,10 +188,8 @@ class _Reader:
         if word in ("LIST", "NOLIST", "CMDTRACE", "MACROCHAR"):
             self._switch(line, word)
             return at + 1
-        if word == "SETENV":
-            self._set_variable(line)
-        if not word or word.startswith("--") or word == "COMMENT" or not self._macros_in(line.text):
-            self._emit(self._with_variables(line))
+        if word == "COMMENT" or not self._macros_in(line.text):
+            self._take(line)
             return at + 1
         return self._call(lines, at)
 
@@ -299,21 +319,21 @@ class _Reader:
 
     def _call(self, lines: list[Line], at: int) -> int:
         """Expand the macros of a line; a call's arguments may go on in the next lines. Returns the next index."""
-        line = lines[at]
-        text = line.text
-        taken = 1
-        while _open(text, self._pattern()) and at + taken < len(lines) and taken < MAX_CALL_LINES:
-            more = lines[at + taken]
-            text += "\n" + more.text
-            if self._listing:
-                self._out.echo.append(more.text)
-            taken += 1
-        for made in self._lines_of(replace(line, text=text)):
+        line, pattern = lines[at], self._pattern()
+        taken = [line.text]
+        depth = _open_call(line.text, pattern, 0)
+        while depth and at + len(taken) < len(lines) and len(taken) < MAX_CALL_LINES:
+            more = lines[at + len(taken)].text
+            depth = _open_call(more, pattern, depth)
+            taken.append(more)
+        if self._listing:
+            self._out.echo += taken[1:]
+        for made in self._lines_of(replace(line, text="\n".join(taken))):
             if self._trace != "OFF":
                 self._out.echo.append(f"--> {made.text}")
-            if not self._emit(self._with_variables(made)):
+            if not self._take(made):
                 break
-        return at + taken
+        return at + len(taken)
 
     def _lines_of(self, line: Line) -> list[Line]:
         """The lines that `line` becomes; the line itself with its fault, where a call in it is wrong."""
@@ -330,6 +350,7 @@ class _Reader:
                 continue
             _join(made, [(each, via) for each in text[at : call.start()].split("\n")])
             macro, arguments, at = self._understood(text, call)
+            self._work += len(made[-1][0])  # each call copies its line so far
             _join(made, self._body(macro, arguments, depth))
         _join(made, [(each, via) for each in text[at:].split("\n")])
         return made
@@ -401,25 +422,47 @@ def _join(made: list[tuple[str, str]], more: list[tuple[str, str]]) -> None:
 
 def _no_arguments(text: str, at: int) -> tuple[list[str], int]:
     """A macro without parameters may be called with `()`; other parentheses behind it are not its own."""
-    match = re.match(r"[ \t]*\([ \t]*\)", text[at:])
-    return [], at + (match.end() if match else 0)
+    match = _CALLED_EMPTY.match(text, at)
+    return [], match.end() if match else at
 
 
-def _open(text: str, pattern: re.Pattern[str]) -> bool:
-    """Does a macro's call at the end of `text` lack its closing parenthesis?"""
-    calls = [m for m in pattern.finditer(text) if m["name"]]
-    return bool(calls) and _arguments(text, calls[-1].end())[0] is None
+def _open_call(line: str, pattern: re.Pattern[str], depth: int) -> int:
+    """Parentheses of a macro's call that are open behind `line`, where `depth` are open before it."""
+    at = 0
+    while True:
+        if not depth:
+            calls = (_CALLED.match(line, m.end()) for m in pattern.finditer(line, at) if m["name"])
+            begun = next((m for m in calls if m), None)
+            if begun is None:
+                return 0
+            depth, at = 1, begun.end()
+        for token in _IN_CALL.finditer(line, at):
+            depth += {"(": 1, ")": -1}.get(token[0], 0)
+            if not depth:
+                at = token.end()
+                break
+        else:
+            return depth
+
+
+def _depth(text: str, depth: int) -> int:
+    """Parentheses open behind a line of a TABLE or MAP, where `depth` are open before it; none behind its `;`."""
+    for token in _PARENTHESES.finditer(text):
+        if token[0] == ";":
+            return 0
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+    return max(0, depth)
 
 
 def _arguments(text: str, at: int) -> tuple[list[str] | None, int]:
     """(the arguments in parentheses behind a macro's name, the index behind them); None if they never close."""
-    match = re.match(r"[ \t]*\(", text[at:])
+    match = _CALLED.match(text, at)
     if not match:
         return [], at
-    begin = at = at + match.end()
+    begin = match.end()
     depth, found = 1, []
-    for token in re.finditer(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[(),]", text[at:]):
-        place = at + token.start()
+    for token in _IN_CALL.finditer(text, begin):
+        place = token.start()
         if token[0] == "(":
             depth += 1
         elif token[0] == ")":

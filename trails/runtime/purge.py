@@ -2,7 +2,9 @@
 
 Rule (invariant I2): a file goes only when every registered reader of the trail is durably past it. A reader whose
 checkpoint file is missing or damaged keeps everything, a trail without registered readers keeps everything, and the
-last file always stays: the writer finds there where to go on. What is unsure stays, with the reason.
+last file always stays: the writer finds there where to go on. A reader that stood in another trail of this name (it was
+deleted and made anew) is past nothing, and who reads the trail of another home only that home knows. What is unsure
+stays, with the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from trails import checkpoint
 from trails.errors import GateError
 from trails.fs import Fs
 from trails.position import TrailName
+from trails.reader import last_header
 from trails.runtime import registration, status
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
@@ -43,13 +46,16 @@ class Need:
 def removable(home: Home, fs: Fs, trail: TrailName) -> list[FileFate]:
     """The fate of each file of the trail, oldest first."""
     seqnos = trail.seqnos(fs.listdir(trail.folder))
+    if other := home.other_home_of(trail.folder):
+        why = f"it lies in the home {other}, whose Manager knows who reads it"
+        return [FileFate(seqno, trail.path(seqno), False, why) for seqno in seqnos]
     needs = needs_of(home, fs, trail)
     return [_fate(trail, seqno, seqnos[-1], needs) for seqno in seqnos]
 
 
 def needs_of(home: Home, fs: Fs, trail: TrailName) -> list[Need]:
     """What each registered reader of the trail still needs, the oldest need first."""
-    return sorted((_need(home, fs, reader) for reader in readers(home, trail)), key=lambda need: need.seqno)
+    return sorted((need_of(home, fs, trail, reader) for reader in readers(home, trail)), key=lambda need: need.seqno)
 
 
 def readers(home: Home, trail: TrailName) -> list[Registration]:
@@ -75,13 +81,14 @@ def _fate(trail: TrailName, seqno: int, last: int, needs: list[Need]) -> FileFat
     return FileFate(seqno, path, True, f"every reader is past it ({needs[0].reason})")
 
 
-def _need(home: Home, fs: Fs, reader: Registration) -> Need:
-    seqno, reason = _oldest_needed(home, fs, reader)
+def need_of(home: Home, fs: Fs, trail: TrailName, reader: Registration) -> Need:
+    """What one of its readers still needs of the trail."""
+    seqno, reason = _oldest_needed(home, fs, trail, reader)
     now = status.status_of(home, reader).status
     return Need(seqno, reader.name, reason, "" if now.is_alive else f"; it is {now}")
 
 
-def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:
+def _oldest_needed(home: Home, fs: Fs, trail: TrailName, reader: Registration) -> tuple[int, str]:
     """(first file the reader may still ask for, the reason in words)."""
     who = f"{reader.kind} {reader.name}"
     try:
@@ -93,6 +100,8 @@ def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:
     # A group of that name was deleted and its checkpoint file survived a crash. (The runtime always sets saved_us.)
     if 0 < history[0].saved_us < reader.added_us:
         return 0, f"{who} has no checkpoint since it was added"
+    if why := _read_another(fs, trail, str(history[0].extra.get("trail_id") or "")):
+        return 0, f"{who} {why}"
     needed = history[0].reads[0].needed.seqno
     # An ALTER not yet obeyed sends the reader to another place at its next start.
     if history[0].extra.get("alter_no", 0) < reader.alter_no:
@@ -100,6 +109,19 @@ def _oldest_needed(home: Home, fs: Fs, reader: Registration) -> tuple[int, str]:
         if altered < needed:
             return altered, f"{who} was altered to begin in file {altered}"
     return needed, f"{who} needs file {needed} on"
+
+
+def _read_another(fs: Fs, trail: TrailName, trail_id: str) -> str:
+    """Why a reader that stood in the trail with this id is past no file of ours; empty if it is the same."""
+    if not trail_id:
+        return ""
+    try:
+        header = last_header(fs, trail)
+    except (GateError, OSError) as error:
+        return f"may be past it, but the trail's last file can't be read: {error}"
+    if header is None or header.trail_id.hex() == trail_id:
+        return ""
+    return "stood in another trail of this name, which was deleted and made anew"
 
 
 def _altered_to(reader: Registration, needed: int) -> int:

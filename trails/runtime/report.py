@@ -1,6 +1,7 @@
 """What a process tells people: its report `dirrpt/<GROUP>.rpt`, and its lines in the home's `ggserr.log`.
 
-Rule: every message goes through `Log`, which masks passwords and puts it in both files; row values never go there.
+Rule: every message goes through `Log`, which masks passwords, escapes control characters and puts it in both files; row
+values never go there.
 Each line is one O_APPEND write of its own, so processes share ggserr.log (eventlog.py) and a SIGKILL leaves whole
 lines. These files are for people: not synced, but a failed write (disk full) is an error like any other, never a
 traceback.
@@ -13,9 +14,10 @@ import platform
 import resource
 from collections.abc import Callable, Sequence
 
-from trails.errors import GateError, OperatorError
+from trails.errors import DiskFullError, GateError, OperatorError
+from trails.fs import NO_SPACE
 from trails.runtime.clock import Clock, iso_text, local_text
-from trails.runtime.eventlog import HINT, EventLog, aged, append, make_room
+from trails.runtime.eventlog import HINT, EventLog, aged, append, indented, make_room
 from trails.runtime.home import Home
 from trails.runtime.masking import mask, mask_parameters
 
@@ -36,25 +38,40 @@ __all__ = ["Log", "Report", "append", "mask", "mask_parameters", "quietly"]
 
 
 class Report:
-    """The report of this run. Making one ages the older ones: EXT1.rpt becomes EXT1.0.rpt, ... EXT1.9.rpt goes."""
+    """The report of this run. Making one ages the older ones: EXT1.rpt becomes EXT1.0.rpt, ... EXT1.9.rpt goes.
 
-    def __init__(self, home: Home, group: str) -> None:
+    `must_write` False: what can't be written is lost, and nothing else, as in `Log`.
+    """
+
+    def __init__(self, home: Home, group: str, *, must_write: bool = True) -> None:
         self.path = home.report(group)
+        self._must_write = must_write
         self.age()
 
     def age(self) -> None:
         """Begin a new file."""
+        if self._must_write:
+            self._age()
+        else:
+            quietly(self._age)
+
+    def _age(self) -> None:
         try:
             if os.path.exists(self.path):
                 make_room(self.path, AGED)
                 os.replace(self.path, aged(self.path, 0))
         except OSError as error:
-            raise OperatorError(f"{self.path} can't be aged: {error.strerror}", hint=HINT) from None
+            kind = DiskFullError if error.errno in NO_SPACE else OperatorError
+            raise kind(f"{self.path} can't be aged: {error.strerror}", hint=HINT) from None
         append(self.path, "")
 
     def lines(self, lines: Sequence[str]) -> None:
         """Add lines as they are, passwords masked."""
-        append(self.path, mask("".join(line + "\n" for line in lines)))
+        text = mask("".join(line + "\n" for line in lines))
+        if self._must_write:
+            append(self.path, text)
+        else:
+            quietly(append, self.path, text)
 
     def box(self, *titles: str) -> None:
         """Add a title in a box of asterisks."""
@@ -112,15 +129,15 @@ class Log:
         self.must_write = True
         """False: a line that can't be written is lost, and nothing else: the Manager has to outlive a full disk."""
 
-    def info(self, code: str, text: str, **fields: object) -> None:
+    def info(self, code: str, text: str, /, **fields: object) -> None:
         """Something an operator may want to know."""
         self._write("INFO", code, text, fields)
 
-    def warning(self, code: str, text: str, **fields: object) -> None:
+    def warning(self, code: str, text: str, /, **fields: object) -> None:
         """Something that may need a hand later."""
         self._write("WARNING", code, text, fields)
 
-    def error(self, code: str, text: str, **fields: object) -> None:
+    def error(self, code: str, text: str, /, **fields: object) -> None:
         """Something that ended the process, or will."""
         self._write("ERROR", code, text, fields)
 
@@ -128,22 +145,19 @@ class Log:
         """Something for the report of this run alone: a log of the whole home would drown in it."""
         if self.report is not None:
             head = f"{local_text(self._clock.now_us())}  {'INFO':<7} {code}"
-            self._put(append, self.report.path, mask(f"{head}  {text}\n"))
+            self._put(append, self.report.path, f"{head}  {indented(tame(mask(text)))}\n")
 
     def _write(self, severity: str, code: str, text: str, fields: dict[str, object]) -> None:
-        text, now = mask(text), self._clock.now_us()
-        # Continuation lines are indented, so that a line that begins with a time is always a message's first.
-        indented = text.replace("\n", "\n    ")
-        head = f"{local_text(now)}  {severity:<7} {code}"
-        component = f"{self._component}, {self._source}" if self._source else self._component
+        text, now = tame(mask(text)), self._clock.now_us()
         event = {
             "time": iso_text(now), "time_us": now, "severity": severity, "code": code, "component": self._component,
             "group": self._group, "source": self._source, "pid": os.getpid(), "text": text,
             "fields": {name: mask(value) if isinstance(value, str) else value for name, value in fields.items()},
         }  # fmt: skip
-        self._put(self._events.write, f"{head}  {component}:  {indented}\n", event)
+        self._put(self._events.write, event)
         if self.report is not None:
-            self._put(append, self.report.path, f"{head}  {indented}\n")
+            head = f"{local_text(now)}  {severity:<7} {code}"
+            self._put(append, self.report.path, f"{head}  {indented(text)}\n")
 
     @property
     def _group(self) -> str:
@@ -157,9 +171,16 @@ class Log:
             quietly(write, *args)
 
 
-def quietly(write: Callable[..., object], *args: object) -> None:
-    """Call `write(*args)` where a failure can't be told: the process is ending because of one, or must go on."""
+def tame(text: str) -> str:
+    """`text` without what a terminal would obey or show as a line of its own: keys, names and what databases say."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def quietly(write: Callable[..., object], *args: object, **fields: object) -> None:
+    """Call `write` where a failure can't be told: the process is ending because of one, or must go on."""
     try:
-        write(*args)
+        write(*args, **fields)
     except (GateError, OSError):
         pass

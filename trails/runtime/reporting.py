@@ -80,7 +80,11 @@ class Reporting:
             return
         self.statistics()
         paper.lines([f"Report file rolled over at {local_text(self._clock.now_us())} by REPORTROLLOVER."])
-        paper.age()
+        try:
+            paper.age()
+        except OperatorError as error:
+            self._log.warning(NOT_ROLLED, f"REPORTROLLOVER was due: {error}")
+            return
         self._head()
         if stats is not None and self._found.one("STATOPTIONS", False):
             stats.reset(REPORT)

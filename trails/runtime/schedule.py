@@ -1,7 +1,7 @@
 """`AT hh:mi`, `ON day`: when something is due each day or each week, in the machine's own time; and REPORTCOUNT.
 
 A moment that passed while the process was down, or in the hour that a clock change leaves out, is not made up for
-twice: what is due is done once, at the first look after it.
+twice: what is due is done once, at the first look after it. A clock that was far ahead and is set right is noticed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ LEAST_DAY = 3
 _AT = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
 _SECONDS = {"SECOND": 1, "SEC": 1, "MINUTE": 60, "MIN": 60, "HOUR": 3600, "HR": 3600}
 _MOST = 1_000_000_000
+_LONGEST_US = 8 * 86_400 * 1_000_000
+"""No schedule has two moments so far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,10 @@ class Due:
 
     def __call__(self, _now: float) -> None:
         """Look."""
-        if self._clock.now_us() >= self._next_us:
+        left = self._next_us - self._clock.now_us()
+        if left <= 0 or left > _LONGEST_US:
             self._next_us = self._next()
+        if left <= 0:
             self._do()
 
 

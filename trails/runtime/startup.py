@@ -36,6 +36,7 @@ from trails.fs import NO_SPACE, Fs, Lock, RealFs
 from trails.runtime import diskguard, metrics, params, prmtext, registration, report, status
 from trails.runtime.clock import Clock, RealClock
 from trails.runtime.control import ControlServer
+from trails.runtime.credentials import hide_file
 from trails.runtime.diskguard import DiskGuard, Limits
 from trails.runtime.globals import read as read_globals
 from trails.runtime.home import MANAGER, Home, group_name
@@ -138,11 +139,15 @@ class _Run:
         home_path, group = _arguments(program, argv)
         home = Home.at(home_path, RealFs())
         log = Log(home, program.product, os.path.basename(home.prm(group)), RealClock())
+        log.must_write = program.kind != "MANAGER"
         try:
             reg = None if program.kind == "MANAGER" else _registered(home, group, program)
             lock = _take_lock(home, group)
+            if reg is not None:
+                reg = _registered(home, group, program)  # as an ALTER or DELETE left it that held the lock just now
         except (GateError, OSError) as error:
-            quietly(log.error, report.FAILED, exit_of(error)[1])
+            code, message = exit_of(error)
+            quietly(log.error, report.FAILED, message, exit_code=code)
             raise
         return cls(program, home, group, reg, build, log, lock)
 
@@ -169,7 +174,7 @@ class _Run:
         control = self._listen(process)
         try:
             self._note(state="RUNNING")
-            self.log.info(report.STARTED, f"{self._who} started.", started_us=self.note.started_us)
+            self.log.info(report.STARTED, f"{self._who} started.", state="RUNNING", started_us=self.note.started_us)
             run(
                 process,
                 self._save,
@@ -183,7 +188,7 @@ class _Run:
             self._write_statistics()
             if process.finished():
                 self.log.info(report.STOPPED, process.finished())
-            self.log.info(report.STOPPED, f"{self._who} stopped normally.")
+            self.log.info(report.STOPPED, f"{self._who} stopped normally.", state="STOPPED", exit_code=EXIT_STOPPED)
             return process.finished()
         finally:
             control.close()
@@ -196,8 +201,7 @@ class _Run:
         writes_trail = any(trail.type == "EXTTRAIL" for trail in self.registration.trails)
         end = lambda error: self.stop.request(error=error)  # noqa: E731
         guard = DiskGuard(folders, limits, self.log, writes_trail=writes_trail, stop=end)
-        if error := guard.check():
-            raise error
+        guard.at_start()
         return [guard]
 
     def _listen(self, process: Process) -> ControlServer:
@@ -210,9 +214,9 @@ class _Run:
 
     def _open(self) -> Context:
         """Report, parameters, earlier checkpoints."""
-        paper = self.log.report = Report(self.home, self.group)
+        paper = self.log.report = Report(self.home, self.group, must_write=self.log.must_write)
         self._banner(paper)
-        self.log.info(report.STARTING, f"{self._who} starting.")
+        self.log.info(report.STARTING, f"{self._who} starting.", state="STARTING")
         path = self.home.prm(self.group)
         statements = params.parse_file(path)
         self._echo(path)
@@ -254,6 +258,7 @@ class _Run:
         paper.box("Run Time Messages")
 
     def _echo(self, path: str) -> None:
+        hide_file(path)
         text = "\n".join(prmtext.read(path).echo)
         self.parameters = mask_parameters(text).splitlines()
         if self.log.report:
@@ -351,9 +356,9 @@ class _Run:
         if code == EXIT_BUG and self.log.report:
             trace = "".join(traceback.format_exception(error))
             quietly(self.log.report.lines, ["", "Source Context:", *trace.splitlines()])
-        quietly(self.log.error, _CODES[code], message)
+        quietly(self.log.error, _CODES[code], message, exit_code=code)
         quietly(self._write_statistics)
-        quietly(self.log.error, report.ABENDING, "PROCESS ABENDING.")
+        quietly(self.log.error, report.ABENDING, "PROCESS ABENDING.", state="ABENDED", exit_code=code)
         _say(f"{self._who}: {message}")
         return code, message
 

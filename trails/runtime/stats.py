@@ -5,7 +5,8 @@ A process owns one `Stats` and counts whole blocks at a time; `to_reply()` is th
 There is one set of counters, from the start of the process. A period is a copy of them made at its begin, and what it
 counted is the difference: TOTAL since the start, DAILY and HOURLY since midnight or the full hour in local time (or the
 start, if that was later), LATEST since the last STATS ..., RESET, REPORT since the report was begun, if STATOPTIONS
-RESETREPORTSTATS asks for that. A count belongs to the hour in which it was made: `count` looks at the clock first.
+RESETREPORTSTATS asks for that. A count belongs to the hour in which it was made: `count` looks at the clock first. A
+clock that was ahead by hours and is set right begins a new hour and day.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ TOTAL, DAILY, HOURLY, LATEST, REPORT = "TOTAL", "DAILY", "HOURLY", "LATEST", "RE
 PERIODS = (TOTAL, DAILY, HOURLY, LATEST)
 """Those that STATS shows, in its order."""
 
+HOUR_US = 3_600_000_000
+
 Pair = tuple[str, str]
 Rows = dict[Pair, dict[str, int]]
 
@@ -66,8 +69,9 @@ class Stats:
         self.output = output
         self._now_us = now_us
         self._rows: Rows = {}
+        self._total = 0
         self._periods = {name: _Period(now) for name in (*PERIODS, REPORT)}
-        self._next_hour = _hour(now) + 3_600_000_000
+        self._next_hour = _hour(now) + HOUR_US
 
     @property
     def since_us(self) -> int:
@@ -84,14 +88,16 @@ class Stats:
         row[name] = row.get(name, 0) + n
         if name in DATA_OPERATIONS:
             row[TOTAL_OPERATIONS] += n
+        if name in DATA_OPERATIONS or name == TOTAL_OPERATIONS:
+            self._total += n
 
     def reset(self, period: str = LATEST) -> None:
         """Let a period begin now: LATEST or REPORT."""
         self._begin(period, self._now_us())
 
     def total(self) -> int:
-        """All operations counted, discards apart."""
-        return sum(row[TOTAL_OPERATIONS] for row in self._rows.values())
+        """All operations counted, discards apart. Asked for by REPORTCOUNT in each turn: it looks at no table."""
+        return self._total
 
     def to_reply(self) -> dict[str, Any]:
         """The answer to STATS: the total, and each period by its name."""
@@ -117,13 +123,13 @@ class Stats:
     def _turn(self) -> None:
         """Begin a new hour, and with its first one a new day, if it is time."""
         now = self._now_us()
-        if now < self._next_hour:
+        if self._next_hour - 2 * HOUR_US < now < self._next_hour:
             return
         hour, day = _hour(now), _day(now)
         self._begin(HOURLY, hour)
-        if day > self._periods[DAILY].since_us:
+        if not day <= self._periods[DAILY].since_us <= now:
             self._begin(DAILY, day)
-        self._next_hour = hour + 3_600_000_000
+        self._next_hour = hour + HOUR_US
 
 
 def _hour(us: int) -> int:

@@ -1,0 +1,55 @@
+"""A headless Chromium for tests and pictures, driven by Selenium; Debian's packages chromium and chromium-driver."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.chrome.webdriver import WebDriver
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--disable-background-networking", "--no-first-run", "--disable-component-update",
+)  # fmt: skip
+
+
+class NoBrowserError(RuntimeError):
+    """There is no Chromium here, or no chromedriver."""
+
+
+@contextmanager
+def chromium(*, width: int = 1400, height: int = 1000, dark: bool = False, script: bool = True) -> Iterator[WebDriver]:
+    """A browser with a profile of its own; it and the profile are gone afterwards. `script`: run JavaScript."""
+    binary = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        raise NoBrowserError("no Chromium: apt-get install chromium chromium-driver (make setup tries to)")
+    with tempfile.TemporaryDirectory(prefix="tg-browser-") as profile:
+        options = Options()
+        options.binary_location = binary
+        for argument in (*_ARGUMENTS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        if not script:
+            options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
+        made = webdriver.Chrome(options=options, service=Service(driver))
+        try:
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            made.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            made.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            yield made
+        finally:
+            made.quit()
+
+
+def complaints(browser: WebDriver) -> list[str]:
+    """What the browser's console holds against the pages since it was asked last: errors, broken policies."""
+    entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    return [str(entry["message"]) for entry in entries if entry["level"] in ("SEVERE", "WARNING")]

@@ -1,0 +1,94 @@
+"""The page's process: `python -P -m ggsci.web --home DIR`, started by the Manager, which never waits for it.
+
+Standard input carries its parameters as one line of JSON, and is its leash: when that ends, so does the process,
+because then its Manager is gone. Exit codes as of every process: 2 somebody must mend something, 3 trying again may
+help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import NoReturn
+
+from ggsci.web.params import MAX_LINE, WebParams
+from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_OPERATOR, EXIT_STOPPED, GateError, OperatorError
+from trails.runtime.clock import RealClock
+from trails.runtime.home import Home
+from trails.runtime.report import Log
+
+END_SECONDS = 5.0
+SERVES, FAILED = "TG-01960", "TG-01961"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OperatorError(f"ggsci.web: {message}")
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the Manager ends; returns the exit code."""
+    try:
+        home, params = _given(argv)
+    except (GateError, ValueError) as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return EXIT_OPERATOR
+    log = Log(home, "Trailgate Web", "mgr.prm", RealClock())
+    log.must_write = False
+    try:
+        _serve(home, params, log)
+    except GateError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        log.error(FAILED, f"The page ends: {error}")
+        return EXIT_OPERATOR if isinstance(error, OperatorError) else EXIT_AWAY
+    except Exception as error:  # noqa: BLE001  -- a thread that hangs would hold up the end of a plain traceback
+        log.error(FAILED, f"The page ends by a bug in Trailgate: {error!r}")
+        traceback.print_exc()
+        return EXIT_BUG
+    return EXIT_STOPPED
+
+
+def _given(argv: list[str]) -> tuple[Home, WebParams]:
+    parser = _Parser(prog="ggsci.web")
+    parser.add_argument("--home", required=True)
+    options = parser.parse_args(argv)
+    line = sys.stdin.buffer.readline(MAX_LINE).decode("utf-8", "replace")
+    return Home.at(options.home), WebParams.from_line(line)
+
+
+def _serve(home: Home, params: WebParams, log: Log) -> None:
+    from ggsci.web import server
+    from ggsci.web.tokens import ensure_token
+    from ggsci.web.watch import Watch
+
+    ensure_token(home)
+    ended = threading.Event()
+    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+    if not params.is_loopback and params.plain:
+        log.warning(SERVES, f"The page is served without TLS at {params.bind}: anybody on the way can read the token.")
+    watch = Watch(home, params)
+    log.info(SERVES, f"The page is served at {params.url(os.uname().nodename)}")
+    server.serve(home, params, watch, ended)
+
+
+def _wait_for_end(ended: threading.Event) -> None:
+    """The Manager never writes a second line: whatever comes is the end, also of a page that hangs."""
+    with contextlib.suppress(OSError, ValueError):
+        os.read(sys.stdin.fileno(), 1)
+    ended.set()
+    time.sleep(END_SECONDS)
+    os._exit(EXIT_AWAY)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a look that hangs in a thread must not hold up the end

@@ -1,0 +1,194 @@
+"""The pages behind the token: a home, a group, a trail. Texts as ggsci prints them, files a piece at a time.
+
+Rule: names in an address are looked up among what the home has; one that isn't there is a 404, whatever it looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ggsci import facts
+from ggsci.web import details, drawing, trailpages
+from ggsci.web.details import Text
+from ggsci.web.watch import home_name
+from trails.position import Position, TrailName
+from trails.runtime.eventlog import current
+from trails.runtime.home import MANAGER, Home
+from trails.runtime.registration import Registration
+
+if TYPE_CHECKING:
+    from ggsci.web.app import Site
+
+_MAX_SKIP = 10_000_000
+
+Show = Callable[[Home, Request], Text]
+GroupShow = Callable[[Home, Registration, Request], Text]
+
+
+# --- a home -----------------------------------------------------------------------------------------------------------
+
+HOME_TABS: Mapping[str, tuple[str, Show]] = {
+    "info": ("All groups", lambda home, _: details.ggsci(home, "INFO ALL")),
+    "slow": ("Where is it slow", lambda home, _: details.ggsci(home, "INFO ALL, DETAIL")),
+    "children": ("Children", lambda home, _: details.ggsci(home, "SEND MANAGER CHILDSTATUS")),
+    "ports": ("Collectors", lambda home, _: details.ggsci(home, "SEND MANAGER GETPORTINFO")),
+    "purge": ("Purging", lambda home, _: details.ggsci(home, "SEND MANAGER GETPURGEOLDEXTRACTS")),
+    "tls": ("Certificates", lambda home, _: details.ggsci(home, "INFO CERTIFICATES")),
+    "log": ("Event log", lambda home, request: details.piece(home, current(home), number(request, "end"))),
+    "params": ("Parameters", lambda home, _: details.parameters(home, MANAGER)),
+    "report": ("Report", lambda home, request: details.report(home, MANAGER, None, number(request, "end"))),
+}
+
+
+def home_page(site: Site, request: Request) -> Response:
+    """The Manager and what belongs to the whole home."""
+    name, home = known_home(site, request)
+    tab = chosen_tab(request, HOME_TABS)
+    text = HOME_TABS[tab][1](home, request)
+    return site.page(
+        "home.html", name=name, folder=home.root, tabs=tabs(HOME_TABS, tab, f"/home/{quote(name)}"), text=text,
+        pages=neighbours(f"/home/{quote(name)}", {"tab": tab}, text), trails=list(trailpages.trails(home)),
+    )  # fmt: skip
+
+
+# --- a group ----------------------------------------------------------------------------------------------------------
+
+
+def _report(home: Home, group: Registration, request: Request) -> Text:
+    return details.report(home, group.name, number(request, "age"), number(request, "end"))
+
+
+GROUP_TABS: Mapping[str, tuple[str, GroupShow]] = {
+    "detail": ("Detail", lambda home, group, _: details.ggsci(home, f"INFO {group.kind} {group.name}, DETAIL")),
+    "showch": ("SHOWCH", lambda home, group, _: details.ggsci(home, f"INFO {group.kind} {group.name}, SHOWCH 10")),
+    "stats": ("Statistics", lambda home, group, _: details.ggsci(home, f"STATS {group.kind} {group.name}")),
+    "lag": ("Lag", lambda home, group, _: details.ggsci(home, f"LAG {group.kind} {group.name}")),
+    "report": ("Report", _report),
+    "params": ("Parameters", lambda home, group, _: details.parameters(home, group.name)),
+    "discard": ("Discards", lambda home, group, request: details.discard(home, group, number(request, "end"))),
+}
+
+
+def stage_page(site: Site, request: Request) -> Response:
+    """One group: its figures, their course, and what INFO, SHOWCH, STATS, report and parameters say."""
+    name, home = known_home(site, request)
+    group = details.group(home, request.path_params["group"])
+    if group is None:
+        raise HTTPException(404, f"home {name} has no group {request.path_params['group']}")
+    offered = {tab: one for tab, one in GROUP_TABS.items() if tab != "discard" or group.kind == "REPLICAT"}
+    tab = chosen_tab(request, offered)
+    text = offered[tab][1](home, group, request)
+    path = f"/stage/{quote(name)}/{quote(group.name)}"
+    stage = next(
+        (s for p in site.watch.picture().pipelines for s in p.stages if (home_name(s), s.name) == (name, group.name)),
+        None,
+    )
+    return site.page(
+        "stage.html", name=name, group=group.name, tabs=tabs(offered, tab, path), tab=tab, text=text,
+        pages=neighbours(path, {"tab": tab, "age": request.query_params.get("age", "")}, text),
+        box=drawing.box(stage) if stage else None, figures=drawing.figures(stage) if stage else [],
+        key=f"{name}/{group.name}", ages=details.reports(home, group.name) if tab == "report" else [], path=path,
+        age=number(request, "age"), minutes=60,
+    )  # fmt: skip
+
+
+# --- a trail ----------------------------------------------------------------------------------------------------------
+
+
+def trail_page(site: Site, request: Request) -> Response:
+    """The files of a trail; with `at` its blocks, with `records` the records in them."""
+    name, home = known_home(site, request)
+    key = request.path_params["trail"]
+    trail = trailpages.trails(home).get(key)
+    if trail is None:
+        raise HTTPException(404, f"home {name} has no trail {key}")
+    path = f"/trail/{quote(name)}/{quote(key)}"
+    shown = home.shown(str(trail))
+    common: dict[str, Any] = {"name": name, "trail": shown, "path": path}
+    if "records" in request.query_params:
+        return _records(site, request, trail, common)
+    if "at" in request.query_params:
+        at = _place(request, trail)
+        return site.page("blocks.html", at=str(at), page=trailpages.blocks(trail, at), **common)
+    return site.page("trail.html", files=trailpages.files(trail, _readers(home, trail)), **common)
+
+
+def _records(site: Site, request: Request, trail: TrailName, common: dict[str, Any]) -> Response:
+    at = _place(request, trail)
+    given = {name: request.query_params.get(name, "").strip()[:200] for name in ("table", "csn", "since")}
+    search = trailpages.Search(**given)
+    page = trailpages.records(trail, at, number(request, "skip") or 0, search)
+    return site.page("records.html", at=str(at), page=page, search=search, **common)
+
+
+def _place(request: Request, trail: TrailName) -> Position:
+    try:
+        return trailpages.place(request.query_params.get("at", ""), trail)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def _readers(home: Home, trail: TrailName) -> dict[int, list[str]]:
+    """Which groups of this home stand in which file of the trail, by their checkpoints."""
+    found: dict[int, list[str]] = {}
+    for group in home.groups():
+        if group.trail and TrailName.parse(group.trail, home.root) == trail:
+            checkpoint = facts.gather(home, group, 0).checkpoint
+            for read in checkpoint.reads if checkpoint else ():
+                found.setdefault(read.current.seqno, []).append(group.name)
+    return found
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def known_home(site: Site, request: Request) -> tuple[str, Home]:
+    """The home that the address names."""
+    name = request.path_params["home"]
+    home = site.watch.local(name)
+    if home is None:
+        raise HTTPException(404, f"no home {name} of this host is known here; WEBHOME in mgr.prm adds one")
+    return name, home
+
+
+def number(request: Request, name: str) -> int | None:
+    """A number of the query; None if it is not given. Anything else is a 400."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise HTTPException(400, f"{name}: expected a number")
+    return int(text)
+
+
+def chosen_tab(request: Request, offered: Mapping[str, Any]) -> str:
+    """The tab that the address asks for; the first one if it asks for none."""
+    tab = request.query_params.get("tab", next(iter(offered)))
+    if tab not in offered:
+        raise HTTPException(404, f"there is no {tab} here")
+    return tab
+
+
+def tabs(offered: Mapping[str, tuple[str, Any]], chosen: str, path: str) -> list[tuple[str, str, bool]]:
+    """(title, address, chosen) of each."""
+    return [(title, f"{path}?tab={name}", name == chosen) for name, (title, _) in offered.items()]
+
+
+def neighbours(path: str, query: Mapping[str, str], text: Text) -> list[tuple[str, str]]:
+    """(title, address) of the pieces of a file before and after this one."""
+    kept = {name: value for name, value in query.items() if value}
+    ends = (("Earlier", text.before), ("Later", text.after))
+    return [(title, f"{path}?{urlencode({**kept, 'end': end})}") for title, end in ends if end is not None]
+
+
+ROUTES: Mapping[str, Callable[[Site, Request], Response]] = {
+    "/home/{home}": home_page,
+    "/stage/{home}/{group}": stage_page,
+    "/trail/{home}/{trail:path}": trail_page,
+}

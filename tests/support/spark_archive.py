@@ -1,0 +1,86 @@
+"""Spark's JVMs of all tests load their classes from one archive (Java's CDS): each starts in half of its CPU time.
+
+Rule: the archive changes how classes are loaded, never what runs; a JVM that can't use it loads them as ever.
+It is made once per machine, Java and pyspark, beside the servers' templates.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+from functools import cache as once
+from importlib.util import find_spec
+from pathlib import Path
+
+from demo.embedded import cache
+
+OPTIONS = "SPARK_SUBMIT_OPTS"
+ROOT = Path(__file__).parents[2]
+
+
+@once
+def share_classes() -> None:
+    """From now on the JVMs of this process and its children use the archive. Who comes first makes it, nobody waits."""
+    name = _name()
+    with cache() as root:
+        archive = root / name
+    if not archive.exists():
+        with archive.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # the other worker is at it
+            if not archive.exists() and not _made(archive):
+                return
+    os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} -XX:SharedArchiveFile={archive}".strip()
+
+
+def _name() -> str:
+    """Named by what it is made from: a checkout's archive is replaced by the next one of other jars or another Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    spark = find_spec("pyspark")
+    assert java and spark and spark.origin, "no Java or no pyspark: run make setup"
+    jars = Path(spark.origin).parent / "jars"
+    stamps = [path.stat().st_mtime_ns for path in (Path(java).resolve().parents[1] / "lib" / "modules", jars)]
+    return f"spark-{_short(jars)}-{_short(java, *stamps)}.jsa"
+
+
+def _short(*facts: object) -> str:
+    return f"{zlib.crc32(repr(facts).encode()):08x}"
+
+
+def _made(archive: Path) -> bool:
+    """Make it; False if this machine has no time for that now."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        made = Path(scratch) / archive.name
+        command = [sys.executable, "-m", "tests.support.spark_archive", scratch]
+        env = os.environ | {OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
+        try:
+            subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=80)
+        except subprocess.TimeoutExpired:
+            return False
+        for old in archive.parent.glob(f"{archive.stem.rpartition('-')[0]}-*.jsa"):
+            old.unlink()  # who uses it keeps it
+        made.rename(archive)
+    return True
+
+
+def main(scratch: str) -> None:
+    """What every Replicat does at its start. Java writes the archive when it ends, and takes its time."""
+    from replicat.engine import SparkEngine, SparkSettings
+
+    engine = SparkEngine(SparkSettings("archive", f"{scratch}/spark", f"{scratch}/log"))
+    engine._context.stop()
+    engine._gateway.proc.stdin.close()
+    engine._gateway.proc.wait()
+    engine.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

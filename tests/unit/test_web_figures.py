@@ -1,0 +1,171 @@
+"""/metrics: what Prometheus reads is what the table of figures says, and the dashboard and the docs use its names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from ggsci.web import figures
+from ggsci.web.figures import COUNTER, FAMILIES
+from ggsci.web.tokens import ensure_token
+from ggsci.web.watch import HomeView
+from tests.support.homes import good, make_home
+from tests.support.web import Site, pipeline, stage
+from trails import checkpoint
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+from trails.runtime.clock import RealClock
+from trails.runtime.control import ControlServer
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "docs" / "grafana" / "trailgate.json"
+PAGE = ROOT / "docs" / "web.md"
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = make_home(tmp_path / "home")
+    good(made, "ADD EXTRACT ext1, TRANLOG")
+    good(made, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    place = Place(3, 4096, time_us=1)
+    write = WriteCheckpoint(5, 6000, 1, "./dirdat/lt", "EXTTRAIL")
+    read = ReadCheckpoint("PostgreSQL", place, place)
+    beat = {"from": "shop", "to": "", "path": "EXT1", "lag_us": 7, "at_us": 1_000_000, "every_s": 60}
+    save = Checkpoint(
+        "EXT1", "EXTRACT", (read,), (write,), saved_us=RealClock().now_us(), lag_us=2_000_000,
+        extra={"heartbeats": [beat]},
+    )  # fmt: skip
+    checkpoint.save(made.fs, made.checkpoint("EXT1", "EXTRACT"), save)
+    return made
+
+
+def samples(text):
+    """(name, labels) -> value."""
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in parse(text) for s in family.samples}
+
+
+def value(found, name, **labels):
+    """The one sample of that name with these labels; None if there is none."""
+    hits = [v for (n, given), v in found.items() if n == name and labels.items() <= dict(given).items()]
+    assert len(hits) <= 1, (name, hits)
+    return hits[0] if hits else None
+
+
+def test_figures_of_a_stage_and_its_checkpoint(home):
+    """Lag, age, backlog, rates, counters, log kept; positions and lag as INFO tells them."""
+    extra = {
+        "home_id": home.id, "operations": 77, "bytes_in": 10, "wal_kept_bytes": 123, "clock_offset_us": -2_000_000,
+        "turn_age_us": 5000, "inflight_bytes": 9, "wal_status": "reserved", "blocked": None, "lossy": True,
+    }  # fmt: skip
+    site = Site(home, [pipeline(stage(home, extra=extra, holds_back=True))])
+    found = samples(site.get("/metrics").text)
+    group = {"home": "home", "program": "EXTRACT", "group": "EXT1"}
+    expected = {
+        "trailgate_lag_seconds": 0.4, "trailgate_lag_known": 1, "trailgate_backlog_bytes": 2048,
+        "trailgate_changes_per_second": 1234, "trailgate_busy_ratio": 0.5, "trailgate_changes_total": 77,
+        "trailgate_read_bytes_total": 10, "trailgate_wal_kept_bytes": 123, "trailgate_clock_offset_seconds": -2,
+        "trailgate_turn_age_seconds": 0.005, "trailgate_group_up": 0, "trailgate_checkpoint_lag_seconds": 2,
+        "trailgate_read_seqno": 3, "trailgate_read_rba": 4096, "trailgate_write_seqno": 5, "trailgate_write_rba": 6000,
+    }  # fmt: skip
+    assert {name: value(found, name, **group) for name in expected} == expected
+    assert value(found, "trailgate_figure", figure="inflight_bytes") == 9
+    assert not {labels for (name, labels) in found if name == "trailgate_figure"} - {
+        tuple(sorted({**group, "figure": "inflight_bytes"}.items()))
+    }
+    assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1") > 1e9  # it does not run; that is old
+    assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1") is None
+    assert value(found, "trailgate_group_status", status="STOPPED") == 1
+    assert value(found, "trailgate_group_status", status="ABENDED") == 0
+    assert value(found, "trailgate_manager_up", home="home") == 0
+
+
+def test_gg_19_what_is_unknown_is_left_out_and_said(home):
+    """No zero stands for what is not known."""
+    blind = stage(home, lag_us=None, lag_age_us=9_000_000, ops_s=None, bytes_s=None, busy=None, backlog_bytes=None)
+    found = samples(Site(home, [pipeline(blind)]).get("/metrics").text)
+    assert value(found, "trailgate_lag_known") == 0
+    assert value(found, "trailgate_lag_age_seconds") == 9
+    for name in ("lag_seconds", "changes_per_second", "busy_ratio", "backlog_bytes"):
+        assert value(found, f"trailgate_{name}") is None
+
+
+def test_stats_heartbeats_and_disks(home):
+    """STATS by table and operation, also the rarer counters; LAG's paths; the Manager's disks."""
+    table = {"from": 's."T"', "to": "s.t", "inserts": 3, "updates": 0, "operations": 3, "more": {"exceptions": 2}}
+    beat = {
+        "from": "shop",
+        "to": "copy",
+        "path": "EXT1 ==> REP1",
+        "lag_us": 1_500_000,
+        "at_us": 5_000_000,
+        "every_s": 10,
+    }
+    stale = {**beat, "path": "EXT1 ==> REP2", "at_us": -500_000_000}
+    asked = figures.Asked({"EXT1": {"tables": [table]}}, {"EXT1": {"heartbeats": [beat, stale]}}, {"children": []})
+    labels = ("home", "EXTRACT", "EXT1")
+    disk = {"path": "/d", "free": 10, "size": 100, "warn": 20, "stop": 5}
+    made = [
+        *figures._of_answers(asked, "EXT1", labels, 8_000_000),
+        *figures._home(HomeView("home", details={"disks": [disk]}), 0, asked),
+    ]
+    found = samples(figures.exposition([s for s in made if s[2] is not None])[0].decode())
+    assert value(found, "trailgate_table_operations_total", operation="inserts", table='s."T"', target="s.t") == 3
+    assert value(found, "trailgate_table_operations_total", operation="exceptions") == 2
+    assert value(found, "trailgate_table_operations_total", operation="operations") is None
+    assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1 ==> REP1", to="copy") == 1.5
+    assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1 ==> REP1") == 3
+    assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1 ==> REP2") is None, "stale"
+    assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1 ==> REP2") == 508
+    assert value(found, "trailgate_disk_free_bytes", path="/d") == 10
+
+
+def test_a_scrape_asks_running_processes_at_most_once_in_a_while(home):
+    """Two scrapes in a row are one look."""
+    calls = []
+    server = ControlServer(home, "EXT1", lambda verb, _: calls.append(verb) or {})
+    site = Site(home, [pipeline(stage(home))])
+    first = site.get("/metrics").text
+    assert site.get("/metrics").text == first
+    server.close()
+
+
+def test_every_family_is_named_as_prometheus_wants():
+    for name, family in FAMILIES.items():
+        assert re.fullmatch(r"trailgate_[a-z_]+", name)
+        assert name.endswith("_total") == (family.kind == COUNTER)
+        assert family.help.endswith(".")
+
+
+def test_the_dashboard_uses_these_names_only():
+    """docs/grafana/trailgate.json: each expression names families and labels that there are."""
+    board = json.loads(DASHBOARD.read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(expressions) >= 10
+    used = set()
+    for expression in expressions:
+        for name, selector in re.findall(r"(trailgate_[a-z_]+)(\{[^}]*\})?", expression):
+            assert name in FAMILIES, expression
+            labels = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)
+            assert set(labels) <= set(FAMILIES[name].labels), expression
+            used.add(name)
+    queries = [one["query"]["query"] for one in board["templating"]["list"]]
+    assert all(name in FAMILIES for query in queries for name in re.findall(r"trailgate_[a-z_]+", query))
+    assert {"trailgate_lag_seconds", "trailgate_lag_known", "trailgate_backlog_bytes", "trailgate_group_status"} <= used
+
+
+def test_the_docs_name_every_family():
+    """docs/web.md has a row for each, with its labels and help."""
+    text = PAGE.read_text()
+    for name, family in FAMILIES.items():
+        assert f"| `{name}` | {', '.join(family.labels)} | {family.help} |" in text, name
+
+
+def test_elsewhere_a_scrape_needs_the_token(home):
+    from ggsci.web.params import WebParams
+
+    site = Site(home, [], WebParams(port=1, bind="0.0.0.0"))
+    assert site.get("/metrics").status == 401
+    assert site.get("/metrics", {"authorization": f"Bearer {ensure_token(home)}"}).status == 200

@@ -1,0 +1,207 @@
+"""Who may ask the page what: addresses, hosts, sizes, rates, the token, and the headers of every answer."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from ggsci.web import guard, tokens
+from ggsci.web.params import WebParams
+from tests.support.homes import make_home
+from tests.support.web import Site
+from trails.errors import OperatorError
+
+FREE = ["/", "/metrics", "/api/history.json", "/api/home.json"]
+BEHIND_TOKEN = [
+    "/home/home",
+    "/stage/home/EXT1",
+    "/stage/home/EXT1?tab=params",
+    "/trail/home/lt",
+    "/trail/home/lt?records=1",
+]
+ELSEWHERE = WebParams(port=7890, bind="0.0.0.0")
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = make_home(tmp_path / "home")
+    tokens.ensure_token(made)
+    return made
+
+
+@pytest.fixture
+def site(home):
+    return Site(home)
+
+
+def bearer(home):
+    """The token as a program shows it."""
+    return {"authorization": f"Bearer {tokens.ensure_token(home)}"}
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X"])
+def test_nothing_but_looking(site, method):
+    """GET and HEAD only, on every address."""
+    got = site.get("/", method=method)
+    assert (got.status, got.headers["allow"]) == (405, "GET, HEAD")
+    assert site.get("/", method="HEAD").status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example.org", "evil.example.org:7890", "localhost.evil.org", "", "127.0.0.1.evil.org"]
+)
+def test_a_foreign_name_is_refused(site, host):
+    """DNS rebinding: a page of somebody else's can't reach in by a name of its own."""
+    assert site.get("/", {"host": host}).status == 421
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:7890", "127.0.0.1:7890", "[::1]:7890", "::1", "10.0.0.5", os.uname().nodename]
+)
+def test_own_names_and_addresses_are_taken(site, host):
+    assert site.get("/", {"host": host}).status == 200
+
+
+def test_webhost_adds_a_name(home):
+    site = Site(home, params=WebParams(port=7890, hosts=("gate.example.org",)))
+    assert site.get("/", {"host": "Gate.example.org:443"}).status == 200
+
+
+def test_sizes_and_rates_are_bounded(site, monkeypatch):
+    """A body, a long address, and many requests in a row."""
+    assert site.get("/", {"content-length": "5"}).status == 413
+    assert site.get("/", {"transfer-encoding": "chunked"}).status == 413
+    assert site.get("/?x=" + "y" * guard.MAX_URL).status == 414
+    monkeypatch.setattr(guard, "BURST", 3.0)
+    monkeypatch.setattr(guard, "RATE", 0.0)
+    codes = [site.get("/none", client="10.9.9.9").status for _ in range(5)]
+    assert codes == [401, 401, 401, 429, 429]
+    assert site.get("/", client="10.9.9.8").status == 200, "another address is not held back"
+
+
+# --- the token --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_on_loopback_figures_are_free(site, path):
+    assert site.get(path).status == 200
+
+
+@pytest.mark.parametrize("path", BEHIND_TOKEN)
+def test_texts_and_rows_need_the_token_even_on_loopback(site, path):
+    got = site.get(path)
+    assert got.status == 401
+    assert "INFO WEBTOKEN" in got.text
+
+
+@pytest.mark.parametrize("path", [*FREE, *BEHIND_TOKEN])
+def test_elsewhere_everything_needs_the_token(home, path):
+    site = Site(home, params=ELSEWHERE)
+    assert site.get(path).status == 401
+    assert site.get(path, {"authorization": "Bearer " + "x" * 43}).status == 401
+    assert site.get(path, bearer(home)).status in (200, 404)
+
+
+def test_the_token_in_an_address_becomes_a_cookie(home, site):
+    """Gone from the address at once; the cookie is HttpOnly, SameSite=Strict and does not hold the token."""
+    token = tokens.ensure_token(home)
+    got = site.get(f"/home/home?tab=params&token={token}")
+    assert (got.status, got.headers["location"]) == (303, "/home/home?tab=params")
+    cookie = got.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    assert token not in cookie
+    value = cookie.split(";")[0]
+    assert site.get("/home/home?tab=params", {"cookie": value}).status == 200
+    assert site.get("/home/home", {"cookie": value[:-1] + ("0" if value[-1] != "0" else "1")}).status == 401
+    assert "Secure" in Site(home, params=ELSEWHERE).get(f"/?token={token}").headers["set-cookie"]
+
+
+def test_a_wrong_token_sets_nothing(site):
+    got = site.get("/home/home?token=" + "x" * 43)
+    assert got.status == 401
+    assert "set-cookie" not in got.headers
+    assert "not this home" in got.text
+
+
+@pytest.mark.parametrize("following", ["//evil.org", "https://evil.org", "/\\evil.org", "/a\nb", "javascript:x", "/ä"])
+def test_login_leads_nowhere_else(home, site, following):
+    """No open redirect."""
+    token = tokens.ensure_token(home)
+    assert site.get(f"/login?next={following}&token={token}").headers["location"] == "/"
+    assert site.get(f"/login?next=/home/home&token={token}").headers["location"] == "/home/home"
+
+
+def test_a_renewed_token_ends_all_sessions(home, site):
+    """At once, without a restart."""
+    token = tokens.ensure_token(home)
+    cookie = {"cookie": site.get(f"/?token={token}").headers["set-cookie"].split(";")[0]}
+    assert site.get("/home/home", cookie).status == 200
+    tokens.renew_token(home)
+    assert site.get("/home/home", cookie).status == 401
+    assert site.get("/home/home", {"authorization": f"Bearer {token}"}).status == 401
+    assert site.get("/home/home", bearer(home)).status == 200
+
+
+def test_a_session_ends_after_its_time(home):
+    sessions = tokens.Sessions(home)
+    value = sessions.open(1000.0)
+    assert sessions.is_open(value, 1000.0 + tokens.SESSION_SECONDS - 2)
+    assert not sessions.is_open(value, 1000.0 + tokens.SESSION_SECONDS + 1)
+    later = value.replace(value.split(".")[0], str(10**9))
+    assert not sessions.is_open(later, 1000.0), "the end can't be put off"
+
+
+def test_a_token_of_another_home_opens_nothing(home, tmp_path):
+    other = make_home(tmp_path / "other")
+    cookie = Site(other).get(f"/?token={tokens.ensure_token(other)}").headers["set-cookie"].split(";")[0]
+    site = Site(home)
+    assert site.get("/home/home", {"cookie": cookie}).status == 401
+    assert site.get("/home/home", {"cookie": re.sub(r"^\w+", tokens.Sessions(home).cookie, cookie)}).status == 401
+
+
+def test_the_token_file_is_private(home):
+    """0600; one that others can read, or that is empty, lets nobody in."""
+    path = tokens.token_path(home)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    token = tokens.ensure_token(home)
+    assert token == tokens.ensure_token(home)
+    os.chmod(path, 0o644)
+    with pytest.raises(OperatorError, match="expected mode 0600, found 0644"):
+        tokens.ensure_token(home)
+    assert not tokens.Sessions(home).is_token(token)
+    os.chmod(path, 0o600)
+    with open(path, "w") as file:
+        file.write("\n")
+    with pytest.raises(OperatorError, match="expected a token"):
+        tokens.ensure_token(home)
+    assert not tokens.Sessions(home).is_token("")
+    assert not tokens.Sessions(home).is_open("", 0)
+
+
+# --- every answer -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/home/home", "/none", "/static/page.css", "/static/nothing"])
+def test_every_answer_carries_the_headers(site, path):
+    """Nothing runs but the page's own script; nobody frames or caches it."""
+    got = site.get(path)
+    policy = got.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert got.headers["x-content-type-options"] == "nosniff"
+    assert got.headers["referrer-policy"] == "no-referrer"
+    assert "max-age=3600" in got.headers["cache-control"] if got.status == 200 and "static" in path else True
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/..%2fapp.py"]
+)
+def test_static_files_stay_inside(site, path):
+    assert site.get(path).status == 404

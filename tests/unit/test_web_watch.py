@@ -1,0 +1,248 @@
+"""What the page knows: joined pipelines, figures over time, and what it says of that which it can't see."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from ggsci import pipelines
+from ggsci.web import remote, watch
+from ggsci.web.params import WebHome, WebParams
+from ggsci.web.ring import MISSED, History, Ring, thinned
+from ggsci.web.tokens import ensure_token, token_path
+from ggsci.web.watch import UNKNOWN, Watch
+from tests.support.homes import make_home
+from tests.support.web import Site, pipeline, stage
+from trails.errors import OperatorError
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path / "here")
+
+
+# --- over time --------------------------------------------------------------------------------------------------------
+
+
+def test_a_ring_is_bounded_and_in_order():
+    ring = Ring(100)
+    for n in range(1000):
+        ring.add(float(n), {"lag": float(n), "rate": None, "backlog": 0.0})
+    found = ring.since(0)
+    assert len(found["at"]) <= 100
+    assert found["at"] == sorted(found["at"])
+    assert found["at"][-1] == 999.0
+    assert ring.since(990)["lag"] == [991.0 + n for n in range(9)]
+
+
+def test_what_was_not_known_is_a_gap():
+    """Not known, and not looked: None, never zero, never the last value again."""
+    times = [0.0, 5.0, 10.0, 10.0 + 5 * (MISSED + 3)]
+    nan = float("nan")
+    samples = {"at": times, "lag": [1.0, nan, 3.0, 4.0], "rate": [1.0] * 4, "backlog": [0.0] * 4}
+    found = thinned(samples, 100, 5.0, 0.0)
+    assert found["lag"] == [1.0, None, 3.0, None, 4.0]
+    assert found["at"][3] == 15.0
+
+
+def test_thinning_keeps_peaks_and_never_bridges_a_gap():
+    count = 1000
+    times = [n * 5.0 for n in range(count // 2)] + [n * 5.0 + 1000 for n in range(count // 2, count)]
+    lag = [0.0] * count
+    lag[77] = 9.0
+    found = thinned({"at": times, "lag": lag, "rate": [2.0] * count, "backlog": lag}, 100, 5.0, 0.0)
+    assert len(found["at"]) <= 104
+    assert max(value for value in found["lag"] if value is not None) == 9.0
+    assert found["lag"].count(None) == 1
+    assert {value for value in found["rate"] if value is not None} == {2.0}
+
+
+def test_stages_that_are_gone_are_forgotten(home):
+    history = History(100.0, 5.0)
+    history.add(0.0, [("here/OLD", stage(home))])
+    history.add(50.0, [("here/NEW", stage(home))])
+    assert set(history.series(-1, 10)) == {"here/OLD", "here/NEW"}
+    history.add(150.1, [("here/NEW", stage(home))])
+    assert set(history.series(-1, 10)) == {"here/NEW"}
+    assert set(history.series(-1, 10, ["here/NEW", "none"])) == {"here/NEW"}
+
+
+# --- what can't be seen -----------------------------------------------------------------------------------------------
+
+
+class Gathering:
+    """What `gather` finds, as a test sets it."""
+
+    def __init__(self, home):
+        self.found = {home.root: [pipeline(stage(home))]}
+        self.error = None
+
+    def __call__(self, home, now_us):
+        if self.error:
+            raise self.error
+        return self.found.get(home.root, [])
+
+
+def test_gg_19_a_home_that_cant_be_seen_keeps_its_last_picture_as_unknown(home):
+    """No state, no lag, no rate; the age of the last truth grows, the reason is told; and back again."""
+    gathering = Gathering(home)
+    looking = Watch(home, WebParams(), gathering)
+    looking.look()
+    assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
+    gathering.error = OSError(5, "Input/output error")
+    looking.look()
+    seen = looking.picture()
+    one = seen.pipelines[0].stages[0]
+    assert (one.status, one.lag_us, one.ops_s, one.busy, one.backlog_bytes, one.pid) == (UNKNOWN, *[None] * 5)
+    assert one.lag_age_us >= 1000
+    assert "Input/output error" in one.lag_why
+    assert not one.holds_back
+    assert "Input/output error" in seen.homes[0].trouble
+    assert seen.pipelines[0].lag_us is None
+    series = looking.history.series(0, 100)["here/EXT1"]
+    assert [value is None for value in series["lag"] if series][-1]
+    gathering.error = None
+    looking.look()
+    assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
+    assert not looking.picture().homes[0].trouble
+
+
+def test_gg_19_a_watch_that_hangs_shows_everything_as_unknown(home, monkeypatch):
+    """The page has a clock of its own: an old picture is never shown as new."""
+    looking = Watch(home, WebParams(), Gathering(home))
+    looking.look()
+    monkeypatch.setattr(watch, "STALE_US", -1)
+    seen = looking.picture()
+    assert seen.pipelines[0].stages[0].status == UNKNOWN
+    assert seen.own[0].stages[0].status == UNKNOWN
+    assert "not looked at" in seen.pipelines[0].stages[0].lag_why
+
+
+def test_a_home_that_hangs_holds_up_nobody(home, tmp_path, monkeypatch):
+    """Each is looked at for itself; what hangs is waited for a moment, not asked again meanwhile, and told."""
+    other = make_home(tmp_path / "there")
+    release = threading.Event()
+    calls = []
+
+    def gather(which, now_us):
+        calls.append(which.root)
+        if which.root == other.root:
+            release.wait(60)
+        return [pipeline(stage(which, "EXT1" if which.root == home.root else "REP9"))]
+
+    monkeypatch.setattr(watch, "PATIENCE_SECONDS", 0.2)
+    looking = Watch(home, WebParams(homes=(WebHome("there", folder=other.root),)), gather)
+    looking.look()
+    looking.look()
+    assert [one.stages[0].name for one in looking.picture().pipelines] == ["EXT1"]
+    assert "no answer within" in looking.picture().home("there").trouble
+    assert calls.count(other.root) == 1
+    release.set()
+    deadline = time.monotonic() + 60
+    while looking.picture().home("there").trouble:
+        assert time.monotonic() < deadline
+        looking.look()
+    assert {one.stages[0].name for one in looking.picture().pipelines} == {"EXT1", "REP9"}
+
+
+def test_a_folder_that_is_no_home_is_told(home, tmp_path):
+    looking = Watch(home, WebParams(homes=(WebHome("gone", folder=str(tmp_path / "gone")),)), Gathering(home))
+    looking.look()
+    assert "is no home" in looking.picture().home("gone").trouble
+    assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
+    with pytest.raises(OperatorError, match="is no home"):
+        looking.local("gone")
+    assert looking.local("else") is None
+
+
+def test_two_homes_of_one_name_are_refused(home):
+    with pytest.raises(OperatorError, match="WEBHOME here: this name is taken"):
+        Watch(home, WebParams(homes=(WebHome("here", folder="/x"),)))
+
+
+# --- another page -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(home, tmp_path, monkeypatch):
+    """Another home's page, answering without a network; its token lies in a file of this home."""
+    there = make_home(tmp_path / "there")
+    site = Site(there, [pipeline(stage(there, "PMP1", "PUMP"))])
+    site.answer = lambda: site.get("/api/home.json")
+
+    class Link:
+        def __init__(self, *_):
+            pass
+
+        def request(self, method, path, headers):
+            assert (method, path) == ("GET", remote.PATH)
+            assert headers["Authorization"] == f"Bearer {ensure_token(there)}"
+
+        def getresponse(self):
+            got = site.answer()
+            parts = iter([got.body[i : i + 1000] for i in range(0, len(got.body), 1000)])
+            return type("Answer", (), {"status": got.status, "reason": "", "read1": lambda _, __: next(parts, b"")})()
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(remote, "_connection", Link)
+    ensure_token(there)
+    return site, WebHome("far", url="http://localhost:1", token_file=token_path(there))
+
+
+def test_the_page_of_another_home_is_drawn_with_links_to_it(home, other):
+    _, given = other
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking.look()
+    far = next(s for p in looking.picture().pipelines for s in p.stages if s.name == "PMP1")
+    assert far.status == "RUNNING"
+    assert watch.home_name(far) == "far"
+    drawn = Site(home, [p for p in looking.picture().pipelines if p.stages[0].name == "PMP1"]).get("/").text
+    assert 'href="http://localhost:1/stage/there/PMP1"' in drawn
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b"nonsense", b'{"home": "x", "manager": "RUNNING", "age_us": 0, "pipelines": [{"stages": 3}]}',
+     b'{"home": 1, "manager": [], "age_us": "y", "pipelines": null}'],
+)  # fmt: skip
+def test_nonsense_from_another_page_is_one_named_error(home, other, body):
+    """Whatever it says: told at its home, and the others go on."""
+    site, given = other
+    real = site.get("/api/home.json")
+    site.answer = lambda: type(real)(200, {}, body)
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking.look()
+    assert "gives no answer" in looking.picture().home("far").trouble
+    assert looking.picture().home("here").trouble == ""
+
+
+def test_refusals_of_another_page_are_told(home, other, monkeypatch):
+    """A wrong token; too long an answer; an answer that was old when it came."""
+    site, given = other
+    real = site.get("/api/home.json")
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    site.answer = lambda: type(real)(401, {}, b"")
+    looking.look()
+    assert "refuses the token" in looking.picture().home("far").trouble
+    old = json.loads(real.body) | {"age_us": 3_600_000_000}
+    site.answer = lambda: type(real)(200, {}, json.dumps(old).encode())
+    looking.look()
+    assert "its own watch is 01:00:00 behind" in looking.picture().home("far").trouble
+    monkeypatch.setattr(remote, "MAX_ANSWER", 100)
+    site.answer = lambda: real
+    looking.look()
+    assert "more than 100 bytes" in looking.picture().home("far").trouble
+
+
+def test_one_page_never_tells_of_a_third_home(home, other):
+    """So that two pages which know each other don't tell each other their own."""
+    _, given = other
+    site = Site(home, [pipeline(stage(home))], WebParams(port=1, homes=(given,)))
+    told = json.loads(site.get("/api/home.json").body)
+    assert told["home"] == "here"
+    assert [one.stages[0].name for one in pipelines.from_json(told["pipelines"])] == ["EXT1"]
