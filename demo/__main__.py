@@ -95,6 +95,7 @@ def make_servers(folder: Path) -> list[PostgresServer]:
 def play(stage: Stage, rows: int) -> bool:
     """All phases but making and removing; whether all is as it must be."""
     set_up(stage)
+    workload.fill(stage.pipeline.source_url)  # before any writer: a transfer between no accounts would keep no fact
     watcher = Watcher(stage.pipeline.target_url)
     with watcher, Workload(stage.pipeline.source_url) as load:
         work_a_while(stage, load, watcher)
@@ -134,9 +135,8 @@ def _version(server: PostgresServer) -> str:
 
 
 def work_a_while(stage: Stage, load: Workload, watcher: Watcher, seconds: float = 4.0) -> None:
-    """The first rows, then changes of all kinds."""
+    """Changes of all kinds."""
     with stage.screen.phase("Workload") as line:
-        workload.fill(stage.pipeline.source_url)
         end = time.monotonic() + seconds
         while time.monotonic() < end or not (watcher.last and watcher.last.transfers):
             arrived = watcher.last.transfers if watcher.last else 0

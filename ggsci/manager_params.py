@@ -6,11 +6,12 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ggsci import access
+from ggsci import access, manager_ports
 from ggsci import manager_rules as rules
 from ggsci.manager_rules import GroupSpec, PurgeRule, Ranges, RestartRule
 from ggsci.web.params import KEYWORDS as WEB_KEYWORDS
 from ggsci.web.params import WebParams
+from trails.errors import OperatorError
 from trails.runtime import params
 from trails.runtime.params import Keyword, Statement
 
@@ -49,11 +50,19 @@ class ManagerParams:
         found = params.check(statements, KEYWORDS, "MANAGER", file=file)
         port = found.one("PORT", DEFAULT_PORT)
         default_ports = ((min(port + 1, 65535), min(port + PORTS_ABOVE, 65535)),)
+        web = WebParams.from_values(found)
+        # A Collector must not take the page's port while the page is being started again.
+        ports = manager_ports.without(found.one("DYNAMICPORTLIST", default_ports), web.port)
+        if web.port == port or not ports:
+            raise OperatorError(
+                f"{file or 'mgr.prm'}: WEBPORT {web.port}: this is the Manager's PORT, or all of DYNAMICPORTLIST",
+                hint="Choose another WEBPORT",
+            )
         check: float = found.one("CHECKSECONDS") or found.one("CHECKMINUTES", 10) * 60
         return cls(
             port=port,
             bind=found.one("BIND", "127.0.0.1"),
-            ports=found.one("DYNAMICPORTLIST", default_ports),
+            ports=ports,
             reassign_s=found.one("DYNAMICPORTREASSIGNDELAY", DEFAULT_REASSIGN_SECONDS),
             boot_delay_s=found.one("BOOTDELAYMINUTES", 0) * 60,
             autostart=tuple(found.all("AUTOSTART")),
@@ -67,7 +76,7 @@ class ManagerParams:
             up_report_s=_first(found, "UPREPORT"),
             tls=not found.has("NOTLS"),
             access_rules=tuple(found.all("ACCESSRULE")),
-            web=WebParams.from_values(found),
+            web=web,
         )
 
     def restart_rule(self, kind: str, name: str) -> RestartRule | None:

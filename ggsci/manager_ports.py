@@ -28,6 +28,12 @@ def numbers(ranges: Ranges) -> list[int]:
     return list(dict.fromkeys(port for first, last in ranges for port in range(first, last + 1)))
 
 
+def without(ranges: Ranges, port: int) -> Ranges:
+    """The list less a port that is somebody else's."""
+    mine = numbers(ranges)
+    return _gathered([one for one in mine if one != port]) if port in mine else ranges
+
+
 @dataclass(slots=True)
 class Pool:
     """Which ports rest, since when. Lost with the Manager, which costs a delay of seconds and nothing else."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from replicat.heartbeat import End, ReplicatHeartbeats
@@ -18,10 +19,12 @@ from trails.position import TrailName
 from trails.runtime import clockdiff
 from trails.runtime import globals as globals_file
 from trails.runtime.checking import report_and_stop
+from trails.runtime.clock import Clock
 from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.limits import Muffler
 from trails.runtime.process import Context, Process, main
 from trails.runtime.registration import Registration
-from trails.runtime.report import RESOLVED
+from trails.runtime.report import RESOLVED, Log
 
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
@@ -65,7 +68,7 @@ def build(context: Context) -> Process:
             target=target,
             engine=engine,
             spill=settings.scratch if settings.local else "",
-            note=lambda text: context.log.info(MESSAGE, text),
+            note=notes(context.log, context.clock),
             tell=lambda text: context.log.detail(RESOLVED, text),
             seen=_seen(context, registration),
             discards=discards,
@@ -75,6 +78,17 @@ def build(context: Context) -> Process:
         target.close()
         engine.close()
         raise
+
+
+def notes(log: Log, clock: Clock) -> Callable[[str], None]:
+    """Messages of the process; one that comes with each batch, all day long, is a line a minute."""
+    muffler = Muffler()
+
+    def note(text: str) -> None:
+        if told := muffler.text(text, text, clock.monotonic()):
+            log.info(MESSAGE, told)
+
+    return note
 
 
 def _seen(context: Context, registration: Registration) -> int | None:

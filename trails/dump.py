@@ -140,18 +140,27 @@ class Row:
 
 def rows(fs: Fs, source: Source, wanted: Wanted) -> Iterator[Row]:
     """Every record of the wanted blocks. A large transaction's CSN is carried from its `begin` block on."""
-    csn, time_us = "", 0
-    for block, definitions in blocks(fs, source, wanted, payload=True):
-        if block.header.kind != Kind.DATA:
-            continue
+    for _, found in rows_by_block(fs, source, wanted):
+        yield from found
+
+
+def rows_by_block(fs: Fs, source: Source, wanted: Wanted) -> Iterator[tuple[Block, Iterator[Row]]]:
+    """The same with the blocks, also those without a record; each one's rows before the next block."""
+    last = ("", 0)
+
+    def of(block: Block, definitions: Definitions) -> Iterator[Row]:
+        nonlocal last
         where = f"{source.trail.path(block.start.seqno)}, RBA {block.start.rba}"
         ids, records = decode_data(block.header, block.payload, where)
         tables = [definitions.get(table_id) for table_id in ids]
         for record in records:
             op = _op(record, where)
             if op is Op.BEGIN:
-                csn, time_us = str(record[1]), int(record[3])
-            yield Row(record, block.start, csn, time_us, _tables(op, record, tables, where))
+                last = (str(record[1]), int(record[3]))
+            yield Row(record, block.start, *last, _tables(op, record, tables, where))
+
+    for block, definitions in blocks(fs, source, wanted, payload=True):
+        yield block, of(block, definitions) if block.header.kind == Kind.DATA else iter(())
 
 
 def _op(record: Any, where: str) -> Op:

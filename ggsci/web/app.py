@@ -6,8 +6,9 @@
     /login, /static/...                the token's form; style, script, charts                      free
     /home/H, /stage/H/G, /trail/H/T    the Manager, a group, a trail: texts, files and row data     token
 
-Rule: what may wait (files, processes) runs in one of a few threads, and a browser waits for it only so long; what hangs
-keeps its thread, so there are never more. Pages drawn from memory have threads of their own, and never wait behind those.
+Rule: what may wait (files, processes) runs in one of a few threads, and a browser waits for it only so long; what
+hangs keeps its thread, so there are never more. Pages drawn from memory have threads of their own, and never wait
+behind those.
 """
 
 from __future__ import annotations
@@ -73,7 +74,6 @@ class Site:
 
     def endpoint(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
         """A route's function: the work in a thread; an error that names what is wrong is a page that says so."""
-
         threads = self._quick if work in FROM_MEMORY else self._threads
 
         @functools.wraps(work)
@@ -89,7 +89,7 @@ class Site:
             return self.page("error.html", 500, title="This can't be shown", text=str(error))
         except HTTPException:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  -- told by name, with its traceback in the page's own output
             _log.exception("%s", request.scope["path"])
             return self.page("error.html", 500, title="A bug in Trailgate", text=type(error).__name__)
 

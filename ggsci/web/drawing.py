@@ -220,6 +220,8 @@ def figures(stage: Stage) -> list[tuple[str, str]]:
         ("State", stage.why),
     ]
     more = [(_title(name), _figure(name, value)) for name, value in plain(stage.extra)]
+    if stage.extra.get("wal_status") and stage.extra.get("wal_limit_bytes", 0) is None:
+        more = [(title, "no limit" if title in _LIMITED else text) for title, text in more]
     return [(name, text) for name, text in [*rows, *more] if text]
 
 
@@ -229,14 +231,16 @@ _TITLED = {
 }  # fmt: skip
 
 
+_LIMITED = ("WAL headroom", "WAL limit")
+"""Of a slot that was looked at: without max_slot_wal_keep_size it has none."""
+
+
 def _title(name: str) -> str:
     words_of = name.removesuffix("_us").removesuffix("_bytes").split("_")
     return _TITLED.get(name) or " ".join("WAL" if word == "wal" else word for word in words_of)
 
 
 def _figure(name: str, value: object) -> str:
-    if name in ("wal_headroom_bytes", "wal_limit_bytes") and value is None:
-        return "no limit"
     if name in ("bytes_in", "bytes_out") and isinstance(value, int):
         return words.size(value)
     if name == "blocked" and isinstance(value, int | float):

@@ -71,12 +71,20 @@ FAMILIES: Mapping[str, Family] = {
     "trailgate_written_bytes_total": Family(COUNTER, "Bytes written since the process started."),
     "trailgate_read_seqno": Family(GAUGE, "Read checkpoint: file number.", (*_GROUP, "source")),
     "trailgate_read_rba": Family(GAUGE, "Read checkpoint: RBA.", (*_GROUP, "source")),
+    "trailgate_read_timestamp_seconds": Family(
+        GAUGE, "Read checkpoint: when that change was made.", (*_GROUP, "source")
+    ),
     "trailgate_write_seqno": Family(GAUGE, "Write checkpoint: file number.", (*_GROUP, "trail")),
     "trailgate_write_rba": Family(GAUGE, "Write checkpoint: RBA.", (*_GROUP, "trail")),
+    "trailgate_write_timestamp_seconds": Family(GAUGE, "Write checkpoint: when it was written.", (*_GROUP, "trail")),
+    "trailgate_slot_status": Family(
+        GAUGE, "1 for the replication slot's present status; lost needs a re-sync.", (*_GROUP, "status")
+    ),
     "trailgate_wal_kept_bytes": Family(GAUGE, "Log that the source keeps for the group's slot."),
     "trailgate_wal_headroom_bytes": Family(GAUGE, "Log that the source may still keep before the slot is lost."),
     "trailgate_clock_offset_seconds": Family(GAUGE, "How far the next host's clock is ahead of this one."),
     "trailgate_figure": Family(GAUGE, "What only this kind of process counts, by name.", (*_GROUP, "figure")),
+    "trailgate_stats_since_timestamp_seconds": Family(GAUGE, "STATS: when the totals began."),
     "trailgate_table_operations_total": Family(
         COUNTER, "STATS: operations of a table since the process started.", (*_GROUP, "table", "target", "operation")
     ),
@@ -175,7 +183,7 @@ _Maybe = Iterator[tuple[str, tuple[str, ...], Any]]
 def _home(view: HomeView, age_us: int, asked: Asked) -> _Maybe:
     labels = (view.name,)
     yield "trailgate_picture_age_seconds", labels, age_us / _MICRO
-    yield "trailgate_manager_up", labels, float(view.manager == "RUNNING")
+    yield "trailgate_manager_up", labels, None if view.trouble else float(view.manager == "RUNNING")
     for child in asked.manager.get("children", []):
         yield "trailgate_restarts", (view.name, str(child["group"])), child.get("retries")
     for disk in disks(view):
@@ -203,9 +211,11 @@ def _of_files(group: GroupFacts, labels: tuple[str, ...]) -> _Maybe:
         source = group.registration.trail or read.source
         yield "trailgate_read_seqno", (*labels, source), read.current.seqno
         yield "trailgate_read_rba", (*labels, source), read.current.rba
+        yield "trailgate_read_timestamp_seconds", (*labels, source), seconds(read.current.time_us or None)
     for write in checkpoint.writes if checkpoint else ():
         yield "trailgate_write_seqno", (*labels, write.trail), write.seqno
         yield "trailgate_write_rba", (*labels, write.trail), write.rba
+        yield "trailgate_write_timestamp_seconds", (*labels, write.trail), seconds(write.time_us or None)
 
 
 def _of_stage(stage: Stage | None, labels: tuple[str, ...]) -> _Maybe:
@@ -221,6 +231,8 @@ def _of_stage(stage: Stage | None, labels: tuple[str, ...]) -> _Maybe:
     yield "trailgate_changes_per_second", labels, stage.ops_s
     yield "trailgate_bytes_per_second", labels, stage.bytes_s
     yield "trailgate_busy_ratio", labels, stage.busy
+    if slot_status := stage.extra.get("wal_status"):
+        yield "trailgate_slot_status", (*labels, str(slot_status)), 1.0
     for name, value in sorted(stage.extra.items()):
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
@@ -237,7 +249,9 @@ def _of_answers(
     asked: Asked, name: str, labels: tuple[str, ...], now_us: int, saved: Sequence[Mapping[str, Any]] = ()
 ) -> _Maybe:
     """What the process itself says: STATS, and the heartbeats of LAG; `saved` are those of one that does not answer."""
-    for table in asked.stats.get(name, {}).get("tables", []):
+    stats = asked.stats.get(name, {})
+    yield "trailgate_stats_since_timestamp_seconds", labels, seconds(stats.get("since_us"))
+    for table in stats.get("tables", []):
         place = (*labels, str(table["from"]), str(table["to"]))
         counts = {key: value for key, value in table.items() if key not in _NO_COUNT} | (table.get("more") or {})
         for operation, value in counts.items():

@@ -11,8 +11,8 @@
     an answer that takes too long                     503
 
 Rule: nothing behind it changes anything, so no request can do more than look; every answer carries the headers that
-keep a browser from running, framing or caching anything else. A request that came through a proxy is not from this host,
-whatever address it has.
+keep a browser from running, framing or caching anything else. A request that came through a proxy is not from this
+host, whatever address it has.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Guard:
         return self._sessions.is_open(request.cookies.get(self._sessions.cookie, ""), time.time())
 
     def _exchange(self, request: Request, token: str, following: str) -> Response:
-        """A cookie for the token, and on to where one wanted to go. That is made from parts, never a foreign address."""
+        """A cookie for the token, and on to where one wanted to go, which is never a foreign address."""
         if not self._sessions.is_token(token):
             return self._ask_token(request, following, "That is not this home's token.")
         answer = RedirectResponse(following, 303)

@@ -134,8 +134,8 @@ def _pipeline(item: Any) -> Pipeline:
     members = tuple(_stage(one) for one in item["stages"])
     if not members:
         raise ValueError("expected a stage in each pipeline")
-    texts = (_text(item[name]) for name in ("name", "source", "target"))
-    return Pipeline(*texts, members, _count(item["lag_us"]), _count(item["lag_age_us"]))
+    name, source, target = (_text(item[name]) for name in ("name", "source", "target"))
+    return Pipeline(name, source, target, members, _whole(item["lag_us"]), _count(item["lag_age_us"]))
 
 
 _TEXTS = ("home", "lag_why", "reads", "why")

@@ -1,8 +1,9 @@
 """Serves the site: binds the port, speaks TLS where it must, ends when the Manager does.
 
-Rule: connections are bounded in number, in all and for each address, from the moment they are accepted, and in time: one
-that has not ended its TLS handshake or not asked anything within FIRST_SECONDS is closed, and none lives longer than
-LIFE_SECONDS. The certificate is read again when its file changes. What goes wrong is told so many times, not for ever.
+Rule: connections are bounded in number, in all and for each address, from the moment they are accepted, and in time:
+one that has not ended its TLS handshake or not asked anything within FIRST_SECONDS is closed, and none lives longer
+than LIFE_SECONDS. The certificate is read again when its file changes. What goes wrong is told so many times, not for
+ever.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def serve(home: Home, params: WebParams, watch: Watch, ended: Any) -> None:
         if certificate:  # which uvicorn has no setting for
             loop = asyncio.get_running_loop()
             make = functools.partial(loop.create_server, ssl_handshake_timeout=FIRST_SECONDS)
-            loop.create_server = make  # type: ignore[method-assign, assignment]
+            loop.create_server = make  # type: ignore[method-assign]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not serving.done():
             await asyncio.wait([serving], timeout=TICK_SECONDS)

@@ -29,6 +29,8 @@ BLOCKS = 50
 RECORDS = 100
 SECONDS = 5.0
 MAX_LINE = 4000
+MAX_TEXT = 1 << 20
+"""So many characters of records a page: a hundred rows of wide tables may have many more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class File:
     created: str
     writer: str
     csn: str
+    encrypted: str
     readers: str
     trouble: str = ""
 
@@ -115,10 +118,12 @@ def _file(fs: RealFs, trail: TrailName, seqno: int, readers: dict[int, list[str]
         finally:
             segment.close()
     except (GateError, OSError) as error:
-        return File(seqno, "", "", "", "", "", names, str(error))
+        return File(seqno, "", "", "", "", "", "", names, str(error))
     header = segment.header
     writer = f"{header.group} on {header.host}"
-    return File(seqno, size(all_bytes), str(durable), stamp(header.created_us), writer, header.last_csn or "-", names)
+    key = header.key_id or "no"
+    created = stamp(header.created_us)
+    return File(seqno, size(all_bytes), str(durable), created, writer, header.last_csn or "-", key, names)
 
 
 def blocks(trail: TrailName, start: Position) -> Page:
@@ -138,10 +143,10 @@ def blocks(trail: TrailName, start: Position) -> Page:
 
 def _row(block: Block) -> Row:
     h = block.header
-    kind = "DDL" if h.is_ddl else h.kind.name
+    kind = "DDL" if h.is_ddl else "HEARTBEAT" if h.is_heartbeat else h.kind.name
     return Row(
         str(block.start), kind, h.indicator.name, size(h.size), h.changes, h.transactions, str(h.origin),
-        stamp(h.time_us or None, micros=True), h.csn or "-", h.kind is Kind.DATA and h.changes > 0,
+        stamp(h.time_us or None, micros=True), h.csn or "-", h.kind is Kind.DATA and (h.changes > 0 or h.is_heartbeat),
     )  # fmt: skip
 
 
@@ -149,33 +154,38 @@ def records(trail: TrailName, start: Position, skip: int, search: Search) -> Pag
     """The records from the block at `start` on, less the first `skip` of them."""
     page = Page()
     try:
-        wanted = search.wanted()
-        found = dump.rows(RealFs(), dump.Source(trail), dump.Wanted(start=start))
-        _fill(page, found, start, skip, wanted, search)
+        _fill(page, trail, start, skip, search)
     except (GateError, OSError, ValueError) as error:
         page.trouble = str(error)
     return page
 
 
-def _fill(
-    page: Page, found: Iterator[dump.Row], start: Position, skip: int, wanted: dump.Wanted, search: Search
-) -> None:
+def _fill(page: Page, trail: TrailName, start: Position, skip: int, search: Search) -> None:
     """Records that are wanted, until there are enough or the time is over; where the next page begins."""
-    end = time.monotonic() + SECONDS
-    shown, met, at = 0, 0, start
-    for row in found:
-        if row.place != at:
-            at, met, skip = row.place, 0, 0
-        if met >= skip:
-            late = time.monotonic() > end
-            if shown == RECORDS or late:
-                page.following = search.query(at=str(at), skip=str(met))
-                page.note = f"looked for {SECONDS:g} seconds, up to {at}" if late else ""
-                return
-            if dump.is_wanted(row, wanted):
-                page.lines += [_cut(line) for line in dump.record_lines(row, wanted)]
-                shown += 1
-        met += 1
+    wanted, end, shown, length = search.wanted(), time.monotonic() + SECONDS, 0, 0
+    for at, met, row in _met(trail, start, skip):
+        late = time.monotonic() > end
+        full = row is not None and (shown == RECORDS or length >= MAX_TEXT)
+        if full or late:
+            page.following = search.query(at=str(at), skip=str(met))
+            page.note = f"looked for {SECONDS:g} seconds, up to {at}" if late else ""
+            return
+        if row is not None and dump.is_wanted(row, wanted):
+            lines = [_cut(line) for line in dump.record_lines(row, wanted)]
+            length += sum(map(len, lines))
+            page.lines += lines
+            shown += 1
+
+
+def _met(trail: TrailName, start: Position, skip: int) -> Iterator[tuple[Position, int, dump.Row | None]]:
+    """(block, number in it, record), less the first `skip`; None at a block's beginning, as it may have no record."""
+    for block, found in dump.rows_by_block(RealFs(), dump.Source(trail), dump.Wanted(start=start)):
+        first = skip if block.start == start else 0
+        if not first:
+            yield block.start, 0, None
+        for number, row in enumerate(found):
+            if number >= first:
+                yield block.start, number, row
 
 
 def _cut(line: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from extract.extract import Extract, Settings
-from tests.support.scripted import Idle, Inside, Item, ScriptedLog, ScriptedSource
+from tests.support.scripted import Idle, Inside, Item, ScriptedLog, ScriptedSource, run_until_released
 from tests.support.trail_script import SCRIPT, TRAIL, WIDER, Tx, expected, transactions
 from trails.errors import MismatchError, OperatorError
 from trails.reader import last_header
@@ -29,15 +29,7 @@ def run(fs: FaultFs, log: ScriptedLog, settings: Settings = SETTINGS) -> Extract
     """Start and run until the log is handed over and released."""
     clock = FakeClock()
     extract = Extract.start(fs, settings, ScriptedSource(log), clock)
-    for _ in range(100_000):
-        extract.step()
-        clock.sleep(0.01)
-        if log.confirmed >= log.end():
-            break
-    else:
-        raise AssertionError(f"stuck at {log.confirmed}")
-    extract.flush()
-    extract.close()
+    run_until_released(extract, log, clock)
     return extract
 
 

@@ -15,7 +15,7 @@ from tests.fault.test_collector_crashes import FAR, NEAR, Near
 from tests.fault.test_extract_crashes import SETTINGS
 from tests.support.beating import beat, write_beat
 from tests.support.link import Source
-from tests.support.scripted import Idle, Item, ScriptedLog, ScriptedSource
+from tests.support.scripted import Idle, Item, ScriptedLog, ScriptedSource, run_until_released
 from tests.support.trail_script import TRAIL, Tx, payload_of, transactions
 from trails.codec import decode_data
 from trails.fs import Fs
@@ -70,15 +70,7 @@ def run(fs: FaultFs, log: ScriptedLog) -> None:
     clock = FakeClock()
     beats = Heartbeats(HeartbeatTable(), OWNER, clock)
     extract = Extract.start(fs, SETTINGS, ScriptedSource(log), clock, beats)
-    for _ in range(100_000):
-        extract.step()
-        clock.sleep(0.01)
-        if log.confirmed >= log.end():
-            break
-    else:
-        raise AssertionError(f"stuck at {log.confirmed}")
-    extract.flush()
-    extract.close()
+    run_until_released(extract, log, clock)
 
 
 @pytest.mark.parametrize("how", After)

@@ -9,18 +9,17 @@ import pytest
 from replicat.params import ReplicatParams
 from replicat.replicat import Replicat
 from tests.support.list_target import ListTarget, Store, shape
+from tests.support.replicat_lives import REG, TRAIL, FailAt, apply_all, trail_with
 from tests.support.replicat_trail import InlineEngine, TrailFeed, table
 from trails.errors import AwayError, MismatchError, OperatorError
-from trails.position import Position, TrailName
+from trails.position import Position
 from trails.record import Op
 from trails.runtime.params import parse_text
 from trails.runtime.registration import Registration
 from trails.testing import Crash, FakeClock, FaultFs
 
-TRAIL = TrailName("/home/dirdat", "rt")
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note")]
-REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
 PARAMS = ReplicatParams.from_statements(
     parse_text("REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\nRECONNECTSECS 60\nMAP s.*, TARGET s.*;\n", "p")
 )
@@ -50,37 +49,14 @@ def made(fs: FaultFs, target: ListTarget, reg: Registration = REG, params: Repli
 def run(fs: FaultFs, target: ListTarget, reg: Registration = REG, params: ReplicatParams = PARAMS) -> None:
     """Start, apply all there is, flush, stop."""
     process = made(fs, target, reg, params)
-    clock = process._clock
-    for _ in range(200):
-        if not process.step():
-            if not process._away and process._at_eof:
-                break
-            clock.sleep(1)
-    process.flush()
+    apply_all(process)
     process.close()
 
 
 @pytest.fixture
 def fs() -> FaultFs:
     """A trail with the script in it."""
-    made = FaultFs()
-    feed = TrailFeed(made, TRAIL)
-    script(feed)
-    feed.close()
-    return made
-
-
-class FailAt:
-    """Raises at the n-th call of the target."""
-
-    def __init__(self, number: int, error: BaseException) -> None:
-        self.left = number
-        self.error = error
-
-    def __call__(self, call: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise self.error
+    return trail_with(script)
 
 
 def calls_of_a_clean_run(fs: FaultFs) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,21 +10,17 @@ from replicat.params import ReplicatParams
 from replicat.refused.discard import Discards
 from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
-from tests.fault.test_replicat_crashes import FailAt
 from tests.support.ddl_target import DdlTarget, ShapedStore, definition, feed_ddl, table_shape
 from tests.support.list_target import shape
+from tests.support.replicat_lives import REG, TRAIL, FailAt, apply_all, trail_with
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.ddl import ALTER, CREATE, DDL_USING, DROP, RENAME, DdlChange, DdlColumn
 from trails.errors import AwayError, GateError, OperatorError
 from trails.fs import read_bytes
-from trails.position import TrailName
 from trails.record import Op
 from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
 from trails.testing import Crash, FakeClock, FaultFs
 
-TRAIL = TrailName("/home/dirdat", "rt")
-REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
 KINDS = ["postgresql", "mysql"]
 
 OLD = table_shape("s", "kv", "1:id 2:v")
@@ -74,11 +69,7 @@ def store() -> ShapedStore:
 @pytest.fixture
 def fs() -> FaultFs:
     """A trail with the script in it."""
-    made = FaultFs()
-    feed = TrailFeed(made, TRAIL)
-    script(feed)
-    feed.close()
-    return made
+    return trail_with(script)
 
 
 def made(
@@ -103,13 +94,7 @@ def run(
 ) -> Replicat:
     """Start, apply all there is, flush, stop."""
     process = made(fs, target, settings, notes)
-    clock: Any = process._clock
-    for _ in range(300):
-        if not process.step():
-            if not process._away and process._at_eof:
-                break
-            clock.sleep(1)
-    process.flush()
+    apply_all(process)
     process.close()
     return process
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
 
 from replicat.params import ReplicatParams
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile, Examined
+from replicat.refused.discardfile import Examined
 from replicat.replicat import Replicat
-from tests.fault.test_replicat_crashes import FailAt
-from tests.support.list_target import ListTarget, Store, shape
+from tests.support.list_target import ListTarget, shape
+from tests.support.replicat_lives import DISCARDS, REG, TRAIL, FailAt, Lives
 from tests.support.replicat_trail import InlineEngine, TrailFeed, table
 from trails.errors import AwayError, OperatorError
-from trails.position import TrailName
 from trails.record import MISSING, Op
 from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
-from trails.testing import After, Crash, FakeClock, FaultFs
+from trails.testing import After, Crash, FakeClock
 
-TRAIL = TrailName("/home/dirdat", "rt")
-PATH = "/home/dirdsc/REP1.dsc"
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note")]
-REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
 TEXT = "REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\nRECONNECTSECS 60\n"
 
 
@@ -55,55 +48,11 @@ WANTED = {
 DISCARDED = [(2, 1), (2, 2), (3, 13), (4, 0), (4, 2)]
 
 
-class Run:
-    """Processes of one group, one after the other, on one file system and one target."""
+class Run(Lives):
+    """See Lives."""
 
     def __init__(self) -> None:
-        self.fs = FaultFs()
-        feed = TrailFeed(self.fs, TRAIL)
-        script(feed)
-        feed.close()
-        self.fs.corrupt(TRAIL.path(0), lambda data: None)  # all of it is on the disk, with no writer to recover it
-        self.store = Store()
-        self.said: list[str] = []
-
-    def target(self, faults: Callable[[str], None] = lambda call: None) -> ListTarget:
-        target = ListTarget(self.store, SHAPES, unique=(("s.kv", "v"),))
-        target.faults = faults
-        return target
-
-    def __call__(self, target: ListTarget | None = None, params: ReplicatParams = PARAMS, *verbs: str) -> Replicat:
-        """Start, apply all there is, ask for `verbs`, flush, stop."""
-        file = DiscardFile(self.fs, PATH, 1, title="A discard file")
-        process = Replicat(
-            params, REG, TRAIL, fs=self.fs, clock=FakeClock(), target=target or self.target(),
-            engine=InlineEngine(self.fs), note=lambda text: None,
-            discards=Discards("REP1", params.error_rules, file, clock=FakeClock(), warn=self.said.append),
-        )  # fmt: skip
-        try:
-            for _ in range(200):
-                if not process.step():
-                    if not process._away and process._at_eof:
-                        break
-                    process._clock.sleep(1)
-            for verb in verbs:
-                process.command(verb, {})
-            process.flush()
-        finally:
-            process.close()
-        return process
-
-    def records(self) -> list[tuple[int, int]]:
-        """(CSN, change) of each whole record, in order of the source."""
-        if not self.fs.exists(PATH):
-            return []
-        lines = [place.decode() for place, *_ in Examined(self.fs.open(PATH))]
-        return sorted((int(n[1]), int(n[2])) for n in (re.search(r"CSN (\d+), change (\d+)", x) for x in lines) if n)
-
-    def check(self, where: object) -> None:
-        """Everything else arrived, everything refused is in the file, once."""
-        assert self.store.tables == WANTED, where
-        assert self.records() == DISCARDED, where
+        super().__init__(script, PARAMS, SHAPES, WANTED, DISCARDED)
 
 
 def test_a_clean_run_counts_and_warns():
@@ -118,7 +67,7 @@ def test_a_clean_run_counts_and_warns():
         "inserts": 23, "deletes": 0, "discards": 1,
     }  # fmt: skip
     assert len(run.said) == 3
-    assert run.said[0].endswith(f"(s.kv SQLSTATE 23505: 2); see {PATH}")
+    assert run.said[0].endswith(f"(s.kv SQLSTATE 23505: 2); see {DISCARDS}")
     assert run().stats.total() == 0
     assert len(run.said) == 3
 
@@ -126,9 +75,9 @@ def test_a_clean_run_counts_and_warns():
 def test_a_rollover_begins_a_new_file_once_all_is_durable():
     """DISCARDROLLOVER: at the flush, when no change of the file can come again; asked without a file it is refused."""
     run = Run()
-    run(None, PARAMS, "DISCARDROLLOVER")
-    assert not run.fs.exists(PATH)
-    aged = PATH.removesuffix(".dsc") + ".0.dsc"
+    run(None, "DISCARDROLLOVER")
+    assert not run.fs.exists(DISCARDS)
+    aged = DISCARDS.removesuffix(".dsc") + ".0.dsc"
     assert len(list(Examined(run.fs.open(aged)))) == len(DISCARDED)
     process = Replicat(
         PARAMS, REG, TRAIL, fs=run.fs, clock=FakeClock(), target=run.target(), engine=InlineEngine(run.fs),
@@ -155,9 +104,8 @@ def test_a_crash_at_every_call_of_the_target(how: After):
         with pytest.raises(Crash):
             run(run.target(FailAt(number, Crash())))
         run.fs.reboot(how)
-        if run.store.row is not None and how is not After.KILL:
-            committed = [(csn, n) for csn, n in DISCARDED if csn <= int(run.store.row.csn or 0)]
-            assert set(committed) <= set(run.records()), number
+        if how is not After.KILL:
+            run.check_durable(number)
         run()
         run.check(number)
 
@@ -207,7 +155,7 @@ def test_cw28_a_full_disk_under_the_discard_file(operation: str):
     run = Run()
 
     def full(called: str, path: str) -> None:
-        if called == operation and path in (PATH, "/home/dirdsc"):
+        if called == operation and path in (DISCARDS, "/home/dirdsc"):
             raise OperatorError(f"cannot {called} {path}: No space left on device", hint="Make space")
 
     run.fs.fail = full

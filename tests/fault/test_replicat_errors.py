@@ -6,31 +6,21 @@ exceptions tables, and what is ignored.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from replicat.params import ReplicatParams
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile, Examined
-from replicat.replicat import Replicat
-from tests.fault.test_replicat_crashes import FailAt
-from tests.support.list_target import ListTarget, Store, shape
-from tests.support.replicat_trail import InlineEngine, TrailFeed, table
+from tests.support.list_target import shape
+from tests.support.replicat_lives import DISCARDS, FailAt, Lives
+from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError, OperatorError
-from trails.position import TrailName
 from trails.record import MISSING, Op
 from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
-from trails.testing import After, Crash, FakeClock, FaultFs
+from trails.testing import After, Crash
 
-TRAIL = TrailName("/home/dirdat", "rt")
-PATH = "/home/dirdsc/REP1.dsc"
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note"), shape("s", "exc", "id v why")]
-REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
 TEXT = """REPLICAT rep1
 TARGETDB postgresql://x/y
 BATCHROWS 4
@@ -69,53 +59,11 @@ def unpaired(tables: Any) -> str:
     return "s.log: unpaired" if ("unpaired",) in tables.get(("s", "log"), []) else ""
 
 
-class Run:
-    """Processes of one group, one after the other, on one file system and one target."""
+class Run(Lives):
+    """See Lives."""
 
     def __init__(self) -> None:
-        self.fs = FaultFs()
-        feed = TrailFeed(self.fs, TRAIL)
-        script(feed)
-        feed.close()
-        self.fs.corrupt(TRAIL.path(0), lambda data: None)
-        self.store = Store()
-        self.said: list[str] = []
-
-    def target(self, faults: Callable[[str], None] = lambda call: None) -> ListTarget:
-        target = ListTarget(self.store, SHAPES, unique=(("s.kv", "v"),))
-        target.faults, target.whole = faults, unpaired
-        return target
-
-    def __call__(self, target: ListTarget | None = None) -> Replicat:
-        """Start, apply all there is, flush, stop."""
-        file = DiscardFile(self.fs, PATH, 1, title="A discard file")
-        process = Replicat(
-            PARAMS, REG, TRAIL, fs=self.fs, clock=FakeClock(), target=target or self.target(),
-            engine=InlineEngine(self.fs), note=lambda text: None,
-            discards=Discards("REP1", PARAMS.error_rules, file, clock=FakeClock(), warn=self.said.append),
-        )  # fmt: skip
-        try:
-            for _ in range(400):
-                if not process.step():
-                    if not process._away and process._at_eof:
-                        break
-                    process._clock.sleep(1)
-            process.flush()
-        finally:
-            process.close()
-        return process
-
-    def records(self) -> list[tuple[int, int]]:
-        """(CSN, change) of each whole record."""
-        if not self.fs.exists(PATH):
-            return []
-        lines = [place.decode() for place, *_ in Examined(self.fs.open(PATH))]
-        return sorted((int(n[1]), int(n[2])) for n in (re.search(r"CSN (\d+), change (\d+)", x) for x in lines) if n)
-
-    def check(self, where: object) -> None:
-        """Everything else arrived, everything given up is where it belongs, once."""
-        assert self.store.tables == WANTED, where
-        assert self.records() == DISCARDED, where
+        super().__init__(script, PARAMS, SHAPES, WANTED, DISCARDED, unpaired)
 
 
 def test_a_clean_run_counts_what_is_given_up():
@@ -126,7 +74,7 @@ def test_a_clean_run_counts_what_is_given_up():
     kv, log = counted["s.kv"], counted["s.log"]
     assert (kv["inserts"], kv["discards"], kv["more"]) == (2, 3, {"exceptions": 2})
     assert (log["inserts"], log["discards"], log["more"]) == (3, 15, {"ignored": 1})
-    assert f"discarded (s.log SQLSTATE 23505: 2, s.kv SQLSTATE 23505: 1); see {PATH}" in run.said[0]
+    assert f"discarded (s.log SQLSTATE 23505: 2, s.kv SQLSTATE 23505: 1); see {DISCARDS}" in run.said[0]
 
 
 @pytest.mark.parametrize("how", After)
@@ -139,9 +87,8 @@ def test_a_crash_at_every_call_of_the_target(how: After):
         with pytest.raises(Crash):
             run(run.target(FailAt(number, Crash())))
         run.fs.reboot(how)
-        if run.store.row is not None and how is not After.KILL:
-            committed = [(csn, n) for csn, n in DISCARDED if csn <= int(run.store.row.csn or 0)]
-            assert set(committed) <= set(run.records()), number
+        if how is not After.KILL:
+            run.check_durable(number)
         run()
         run.check(number)
 
@@ -185,7 +132,7 @@ def test_cw28_a_full_disk_commits_nothing_of_a_condemned_transaction():
     run = Run()
 
     def full(called: str, path: str) -> None:
-        if called == "datasync" and path == PATH:
+        if called == "datasync" and path == DISCARDS:
             raise OperatorError(f"cannot {called} {path}: No space left on device", hint="Make space")
 
     run.fs.fail = full

@@ -13,16 +13,15 @@ import pytest
 from replicat.batch import Cutting
 from replicat.params import End, ReplicatParams
 from replicat.replicat import Replicat
-from tests.fault.test_replicat_crashes import FailAt
 from tests.support.batches import TRAIL, Shaped, csn_of
 from tests.support.list_target import ListTarget, Store, shape
+from tests.support.replicat_lives import REG, FailAt
 from tests.support.replicat_trail import InlineEngine
 from trails.errors import OperatorError
 from trails.runtime.params import parse_text
 from trails.runtime.registration import Registration
 from trails.testing import Crash, FakeClock
 
-REG = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", group_key=1, added_us=5)
 SHAPES = [shape("s", "kv", "id v")]
 
 

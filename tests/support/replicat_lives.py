@@ -10,7 +10,8 @@ from replicat.params import ReplicatParams
 from replicat.refused.discard import Discards
 from replicat.refused.discardfile import DiscardFile, Examined
 from replicat.replicat import Replicat
-from tests.support.list_target import ListTarget, Shape, Store
+from replicat.target import TargetTable
+from tests.support.list_target import ListTarget, Store
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.position import TrailName
 from trails.runtime.registration import Registration
@@ -66,9 +67,9 @@ class Lives:
         self,
         script: Callable[[TrailFeed], None],
         params: ReplicatParams,
-        shapes: Sequence[Shape],
+        shapes: list[TargetTable],
         wanted: Tables,
-        discarded: Sequence[tuple[int, int]],
+        discarded: list[tuple[int, int]],
         whole: Callable[[Any], str] | None = None,
     ) -> None:
         """`wanted` and `discarded` (CSN, change) are the end; `whole`: what a transaction may not leave behind."""
@@ -86,9 +87,7 @@ class Lives:
             target.whole = self.whole
         return target
 
-    def __call__(
-        self, target: ListTarget | None = None, *verbs: str, params: ReplicatParams | None = None
-    ) -> Replicat:
+    def __call__(self, target: ListTarget | None = None, *verbs: str, params: ReplicatParams | None = None) -> Replicat:
         """Start, apply all there is, ask for `verbs`, flush, stop."""
         params = params or self.params
         file = DiscardFile(self.fs, DISCARDS, 1, title="A discard file")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from extract.extract import Extract
 from extract.longtrans import Outstanding
 from extract.source import Sink
 from tests.support.trail_script import Tx
@@ -20,7 +21,7 @@ from trails.checkpoint import Place
 from trails.errors import MismatchError, OperatorError
 from trails.position import Position
 from trails.record import Op
-from trails.testing import Crash
+from trails.testing import Crash, FakeClock
 
 
 @dataclass(frozen=True)
@@ -195,3 +196,16 @@ class ScriptedSource:
 
     def close(self) -> None:
         """See Source."""
+
+
+def run_until_released(extract: Extract, log: ScriptedLog, clock: FakeClock) -> None:
+    """Run until the log is handed over and released; then end in order."""
+    for _ in range(100_000):
+        extract.step()
+        clock.sleep(0.01)
+        if log.confirmed >= log.end():
+            break
+    else:
+        raise AssertionError(f"stuck at {log.confirmed}")
+    extract.flush()
+    extract.close()

@@ -39,10 +39,15 @@ class Site:
         self.watch.close()
         self.app = app.make(home, self.params, self.watch)
 
+    def post(self, url: str, form: str) -> Got:
+        """Send a form."""
+        return self.get(url, {"content-length": str(len(form))}, "POST", body=form.encode())
+
     def get(
-        self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET", client: str = "127.0.0.1"
-    ) -> Got:
-        """Ask for an address."""
+        self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET", client: str = "127.0.0.1",
+        body: bytes | None = b"",
+    ) -> Got:  # fmt: skip
+        """Ask for an address; a `body` of None never comes."""
         path, _, query = url.partition("?")
         given = {"host": "localhost:7890", **(headers or {})}
         scope = {
@@ -51,18 +56,18 @@ class Site:
             "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
             "client": (client, 40000), "server": ("127.0.0.1", 7890), "state": {},
         }  # fmt: skip
-        return asyncio.run(self._run(scope))
+        return asyncio.run(self._run(scope, body))
 
-    async def _run(self, scope: dict[str, Any]) -> Got:
+    async def _run(self, scope: dict[str, Any], body: bytes | None) -> Got:
         sent: list[dict[str, Any]] = []
         asked = False
 
         async def receive() -> dict[str, Any]:
             nonlocal asked
-            if asked:
+            if asked or body is None:
                 await asyncio.Event().wait()  # the browser stays
             asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)

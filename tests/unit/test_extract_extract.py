@@ -114,7 +114,7 @@ def test_commands_and_checkpoint() -> None:
     assert extract.command("ROLLOVER", {}) == {}
     extract.step()
     with pytest.raises(
-        OperatorError, match="an Extract knows no request NONSENSE. It knows FORCESTOP, GETLAG, .*, SHOWTRANS, "
+        OperatorError, match=r"an Extract knows no request NONSENSE\. It knows FORCESTOP, GETLAG, .*, SHOWTRANS, "
     ):
         extract.command("NONSENSE", {})
     checkpoint = extract.flush()

@@ -18,7 +18,7 @@ from trails.errors import DamageError, OperatorError, VersionError
 from trails.fs import RealFs, file_system_of, refuse_network_file_system
 from trails.position import TrailName
 from trails.record import Op
-from trails.runtime import purge, registration, report
+from trails.runtime import purge, registration
 from trails.runtime.home import SUBDIRS, Home, group_name
 from trails.runtime.masking import mask, mask_parameters
 from trails.runtime.registration import Registration, TrailReg

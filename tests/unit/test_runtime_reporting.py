@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from replicat.__main__ import notes
 from tests.support.homes import make_home
 from trails.checkpoint import Checkpoint
 from trails.errors import OperatorError, ParamError
@@ -309,6 +310,20 @@ def test_a_report_that_cannot_be_rolled_goes_on(home: Home, monkeypatch: pytest.
     assert "REPORTROLLOVER was due: " in report(home)
     assert "behind the border" in report(home)
     assert not os.path.exists(home.report("EXT1", 0))
+
+
+def test_what_a_replicat_says_of_each_batch_does_not_fill_the_log(home: Home) -> None:
+    """A batch a second that the target refuses as a whole: some lines, then one a minute with how many there were."""
+    clock = FakeClock()
+    note = notes(Log(home, "Trailgate Delivery", "rep1.prm", clock), clock)
+    for _ in range(600):
+        note("The target refused a batch as a whole")
+        clock.sleep(1)
+    note("Something else")
+    lines = Path(home.ggserr).read_text().splitlines()
+    assert 10 <= len(lines) <= 20
+    assert lines[-2].endswith("The target refused a batch as a whole (59 alike before it were not logged)")
+    assert lines[-1].endswith("Something else")
 
 
 def test_rollover_asks_the_process_and_a_refusal_is_told(home: Home) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from ggsci.manager_params import ManagerParams
+from ggsci.manager_ports import numbers
 from ggsci.manager_web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
 from ggsci.web.params import WebHome, WebParams
 from ggsci.web.tokens import token_path
 from tests.support.homes import as_json, free_port, good, make_home, wait_for, write
-from trails.errors import ParamError
+from trails.errors import OperatorError, ParamError
 from trails.runtime.clock import RealClock
 from trails.runtime.params import parse_text
 from trails.runtime.report import Log
@@ -21,9 +23,14 @@ from trails.testing import FakeClock
 PAGE = WebParams(port=7890)
 
 
-def params(text):
+def manager(text):
     """mgr.prm with this text."""
-    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm").web
+    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm")
+
+
+def params(text):
+    """What it says of the page."""
+    return manager(text).web
 
 
 @pytest.fixture
@@ -112,6 +119,23 @@ def test_mistakes_are_told_with_their_line(text, told):
         params(f"-- comment\n{text}\n")
     assert "mgr.prm:2" in str(error.value)
     assert told in str(error.value)
+
+
+def test_no_collector_gets_the_page_s_port():
+    """It would be taken while the page is started again. 7890 lies among the ports above the default PORT."""
+    assert 7890 not in numbers(manager("WEBPORT 7890").ports)
+    assert len(numbers(manager("WEBPORT 7890").ports)) == 255
+    assert numbers(manager("WEBPORT 7841\nDYNAMICPORTLIST 7840-7842").ports) == [7840, 7842]
+    for text in ("PORT 7809\nWEBPORT 7809", "WEBPORT 7840\nDYNAMICPORTLIST 7840"):
+        with pytest.raises(OperatorError, match="Choose another WEBPORT"):
+            manager(text)
+
+
+def test_parameters_that_would_not_fit_the_pipe_are_refused():
+    """The Manager must never wait for a page that does not read."""
+    homes = "".join(f"WEBHOME h{n}, DIR /{'x' * 2000}\n" for n in range(40))
+    with pytest.raises(OperatorError, match="expected at most"):
+        params(f"WEBPORT 1\n{homes}")
 
 
 @pytest.mark.parametrize("line", ["", "x", "[]", "{}", '{"port": 1}', '{"homes": [{"a": 1}], "hosts": []}'])
@@ -222,6 +246,20 @@ def test_off_loopback_without_certificate_it_refuses(home):
     assert process.returncode == 2
     assert "CREATE CERTIFICATES" in out
     assert "CREATE CERTIFICATES" in log_text(home)
+
+
+def test_a_page_that_hangs_ends_with_its_manager_too(home):
+    """Here it still waits for its port, which somebody else holds for ever: the leash is not held by that."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code = (
+            "import sys; from ggsci.web import __main__ as page, server\n"
+            "page.END_SECONDS = 0.1; server.BIND_SECONDS = 1000\n"
+            f"sys.exit(page.main(['--home', {home.root!r}]))"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+        process.stdin.write(WebParams(port=taken.getsockname()[1]).to_line().encode())
+        process.stdin.close()
+        assert process.wait(60) == 3
 
 
 @pytest.mark.parametrize("given", ["nonsense\n", ""])

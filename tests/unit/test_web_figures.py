@@ -68,10 +68,12 @@ def test_figures_of_a_stage_and_its_checkpoint(home):
         "trailgate_changes_per_second": 1234, "trailgate_busy_ratio": 0.5, "trailgate_changes_total": 77,
         "trailgate_read_bytes_total": 10, "trailgate_wal_kept_bytes": 123, "trailgate_clock_offset_seconds": -2,
         "trailgate_turn_age_seconds": 0.005, "trailgate_group_up": 0, "trailgate_checkpoint_lag_seconds": 2,
+        "trailgate_read_timestamp_seconds": 1e-6, "trailgate_write_timestamp_seconds": 1e-6,
         "trailgate_read_seqno": 3, "trailgate_read_rba": 4096, "trailgate_write_seqno": 5, "trailgate_write_rba": 6000,
     }  # fmt: skip
     assert {name: value(found, name, **group) for name in expected} == expected
     assert value(found, "trailgate_figure", figure="inflight_bytes") == 9
+    assert value(found, "trailgate_slot_status", status="reserved", **group) == 1
     assert not {labels for (name, labels) in found if name == "trailgate_figure"} - {
         tuple(sorted({**group, "figure": "inflight_bytes"}.items()))
     }
@@ -92,6 +94,13 @@ def test_gg_19_what_is_unknown_is_left_out_and_said(home):
         assert value(found, f"trailgate_{name}") is None
 
 
+def test_gg_19_a_home_that_cant_be_seen_is_neither_up_nor_down(home):
+    """Left out, as every figure that is not known."""
+    for view, expected in ((HomeView("h", manager="STOPPED"), 0), (HomeView("h", trouble="no answer"), None)):
+        made = [s for s in figures._home(view, 0, figures.Asked()) if s[2] is not None]
+        assert value(samples(figures.exposition(made)[0].decode()), "trailgate_manager_up") == expected
+
+
 def test_stats_heartbeats_and_disks(home):
     """STATS by table and operation, also the rarer counters; LAG's paths; the Manager's disks."""
     table = {"from": 's."T"', "to": "s.t", "inserts": 3, "updates": 0, "operations": 3, "more": {"exceptions": 2}}
@@ -104,7 +113,9 @@ def test_stats_heartbeats_and_disks(home):
         "every_s": 10,
     }
     stale = {**beat, "path": "EXT1 ==> REP2", "at_us": -500_000_000}
-    asked = figures.Asked({"EXT1": {"tables": [table]}}, {"EXT1": {"heartbeats": [beat, stale]}}, {"children": []})
+    asked = figures.Asked(
+        {"EXT1": {"tables": [table], "since_us": 4_000_000}}, {"EXT1": {"heartbeats": [beat, stale]}}, {"children": []}
+    )
     labels = ("home", "EXTRACT", "EXT1")
     disk = {"path": "/d", "free": 10, "size": 100, "warn": 20, "stop": 5}
     made = [
@@ -114,6 +125,7 @@ def test_stats_heartbeats_and_disks(home):
     found = samples(figures.exposition([s for s in made if s[2] is not None])[0].decode())
     assert value(found, "trailgate_table_operations_total", operation="inserts", table='s."T"', target="s.t") == 3
     assert value(found, "trailgate_table_operations_total", operation="exceptions") == 2
+    assert value(found, "trailgate_stats_since_timestamp_seconds") == 4
     assert value(found, "trailgate_table_operations_total", operation="operations") is None
     assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1 ==> REP1", to="copy") == 1.5
     assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1 ==> REP1") == 3

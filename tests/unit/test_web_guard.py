@@ -69,7 +69,19 @@ def test_own_names_and_addresses_are_taken(site, host):
 
 def test_webhost_adds_a_name(home):
     site = Site(home, params=WebParams(port=7890, hosts=("gate.example.org",)))
-    assert site.get("/", {"host": "Gate.example.org:443"}).status == 200
+    assert site.get("/login", {"host": "Gate.example.org:443"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "header", [{"host": "gate.example.org"}, {"x-forwarded-for": "10.9.9.9"}, {"via": "1.1 proxy"}]
+)
+def test_what_a_proxy_passes_on_is_not_from_this_host(home, header):
+    """It comes from loopback, and yet nothing is free."""
+    site = Site(home, params=WebParams(port=7890, hosts=("gate.example.org",)))
+    for path in FREE:
+        assert site.get(path).status == 200
+        assert site.get(path, header).status == 401
+        assert site.get(path, {**header, **bearer(home)}).status == 200
 
 
 def test_sizes_and_rates_are_bounded(site, monkeypatch):
@@ -121,6 +133,30 @@ def test_the_token_in_an_address_becomes_a_cookie(home, site):
     assert site.get("/home/home?tab=params", {"cookie": value}).status == 200
     assert site.get("/home/home", {"cookie": value[:-1] + ("0" if value[-1] != "0" else "1")}).status == 401
     assert "Secure" in Site(home, params=ELSEWHERE).get(f"/?token={token}").headers["set-cookie"]
+
+
+def test_the_form_sends_the_token_as_a_body(home, site):
+    """In no address, so in no log and no history; what it leads to is kept, also when the token was wrong."""
+    page = site.get("/home/home?tab=params").text
+    assert '<form method="post" action="/login">' in page
+    assert 'value="/home/home?tab=params"' in page
+    token = tokens.ensure_token(home)
+    got = site.post("/login", f"next=%2Fhome%2Fhome%3Ftab%3Dparams&token={token}")
+    assert (got.status, got.headers["location"]) == (303, "/home/home?tab=params")
+    assert site.get("/home/home", {"cookie": got.headers["set-cookie"].split(";")[0]}).status == 200
+    wrong = site.post("/login", "next=%2Fhome%2Fhome&token=x")
+    assert wrong.status == 401
+    assert 'value="/home/home"' in wrong.text
+    assert "set-cookie" not in wrong.headers
+    assert site.post("/login", f"next=https://evil.org&token={token}").headers["location"] == "/"
+    assert site.post("/login", "x" * (guard.MAX_FORM + 1)).status == 413
+    assert site.post("/login", "").status == 401
+    assert site.post("/home/home", f"token={token}").status == 405
+
+
+def test_a_form_that_never_comes_is_not_waited_for(site, monkeypatch):
+    monkeypatch.setattr(guard, "FORM_SECONDS", 0.05)
+    assert site.get("/login", {"content-length": "10"}, method="POST", body=None).status == 408
 
 
 def test_a_wrong_token_sets_nothing(site):
@@ -194,6 +230,7 @@ def test_every_answer_carries_the_headers(site, path):
     got = site.get(path)
     policy = got.headers["content-security-policy"]
     assert "default-src 'none'" in policy
+    assert "strict-transport-security" not in got.headers, "it would bind every other port of this host too"
     assert "unsafe" not in policy
     assert got.headers["x-content-type-options"] == "nosniff"
     assert got.headers["referrer-policy"] == "no-referrer"

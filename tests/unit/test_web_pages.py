@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ggsci.web import details, trailpages, words
+from ggsci.web import details, guard, trailpages, words
+from ggsci.web.app import THREADS
 from ggsci.web.params import WebParams
 from ggsci.web.tokens import ensure_token
 from tests.support.homes import good, make_home, write
@@ -17,8 +19,11 @@ from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from tests.support.web import Site, pipeline, stage
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet, wallet_path
+from trails.format import Indicator
 from trails.fs import RealFs
-from trails.position import TrailName
+from trails.position import Position, TrailName
+from trails.record import Column, Op, TableDef
 from trails.writer import TrailWriter
 
 SECRET = "xyzzy-Secret-42"
@@ -207,13 +212,38 @@ def test_a_wrong_number_is_told(site, url):
     shown(site, url, 400)
 
 
+def test_a_bug_is_told_by_name_and_nothing_of_it_shown(site, monkeypatch):
+    """No traceback, no value for the browser; those are in the page's own output, so many times at most."""
+
+    def broken(*_):
+        raise ZeroDivisionError(SECRET)
+
+    monkeypatch.setattr(details, "report", broken)
+    html = shown(site, "/stage/home/EXT1?tab=report", 500)
+    assert "ZeroDivisionError" in html
+    assert SECRET not in html
+
+
+def test_pages_that_hang_keep_their_threads_and_others_are_drawn(site, monkeypatch):
+    """However often somebody asks for what hangs, there are never more threads; the overview never waits for them."""
+    hang, before = threading.Event(), set(threading.enumerate())
+    monkeypatch.setattr(details, "report", lambda *_: hang.wait(60))
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.02)
+    for _ in range(THREADS + 5):
+        shown(site, "/stage/home/EXT1?tab=report", 503)
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 60.0)
+    assert len([one for one in threading.enumerate() if one not in before and one.name.startswith("page")]) <= THREADS
+    assert "EXT1" in shown(site, "/")
+    hang.set()
+
+
 # --- trails -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_files_of_a_trail_with_their_readers(site):
     text = plain(shown(site, "/trail/home/lt"))
     assert "EXT1 on host" in text
-    assert re.search(r"1 5\.\d\d KB \d+ [-\d: ]+ EXT1 on host \d+ PMP1", text)
+    assert re.search(r"1 5\.\d\d KB \d+ [-\d: ]+ EXT1 on host \d+ no PMP1", text)
 
 
 def test_blocks_and_records_lead_through_the_whole_trail(site, monkeypatch):
@@ -246,6 +276,66 @@ def test_records_are_searched_by_table_and_csn(site):
     assert "(no record)" in shown(site, "/trail/home/lt?records=1&table=x.*")
     assert "&#39;1-0&#39;" in shown(site, "/trail/home/lt?records=1&table=s.*")
     assert "expected a time" in plain(shown(site, "/trail/home/lt?records=1&since=yesterday"))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_encrypted_trail_is_browsed_with_its_home_s_keys_and_without_says_so(home, keyed):
+    """Files and blocks need none; rows do, and where the key is missing it is named, and nothing of a row is shown."""
+    save_wallet(RealFs(), home.folder("dirwlt"), Wallet("mine", (MasterKey(1, 1, bytes(KEY_SIZE)),)))
+    trail = TrailName.parse("./dirdat/et", home.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=5600, restart_open=True, encrypt=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.close()
+    if not keyed:
+        os.unlink(wallet_path(home.folder("dirwlt")))
+    site = Site(home)
+    assert re.search(r"EXT1 on host - mine\S*1", plain(shown(site, "/trail/home/et")))
+    assert "WHOLE" in shown(site, "/trail/home/et?at=0/0")
+    rows = shown(site, "/trail/home/et?records=1")
+    assert ("&#39;1-0&#39;" in rows) == keyed
+    assert ("is encrypted under master key version 1" in rows) != keyed
+
+
+def test_rows_reports_and_names_with_html_are_text(home):
+    """Whatever stands in a row, a table's name, a report, a parameter file."""
+    evil = "<script>alert(1)</script>"
+    table = TableDef("s", evil, (Column("id", "int8", "bigint", key=True), Column(evil, "text", "text")))
+    trail = TrailName.parse("./dirdat/ht", home.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=1 << 20, restart_open=True)
+    writer.define([table])
+    writer.append_data(
+        Indicator.WHOLE, [table.id], [(Op.BEGIN, evil, evil, 1), (Op.INSERT, 0, ["1", evil]), (Op.COMMIT, 1)],
+        changes=1, transactions=1, origin=Position(0, 1), csn="1", time_us=1,
+    )  # fmt: skip
+    writer.close()
+    Path(home.report("EXT1")).write_text(evil)
+    write(home, "ext1", f"EXTRACT ext1 -- {evil}\n")
+    for url in (
+        "/trail/home/ht", "/trail/home/ht?at=0/0", "/trail/home/ht?records=1", f"/trail/home/ht?records=1&table={evil}",
+        "/stage/home/EXT1?tab=report", "/stage/home/EXT1?tab=params", f"/?minutes={evil}",
+    ):  # fmt: skip
+        assert "<script>alert" not in shown(Site(home), url), url
+    assert "&lt;script&gt;alert" in shown(Site(home), "/trail/home/ht?records=1")
+
+
+def test_wide_rows_fill_a_page_sooner(site, monkeypatch):
+    """A page is bounded in characters too, and Next goes on behind them."""
+    monkeypatch.setattr(trailpages, "MAX_TEXT", 500)
+    html = shown(site, "/trail/home/lt?records=1")
+    assert html.count("INSERT") < 10
+    assert "Next" in html
+
+
+def test_a_search_over_blocks_without_rows_is_bounded_too(site, home, monkeypatch):
+    """An idle trail has a block each second, and nothing in it."""
+    trail = TrailName.parse("./dirdat/it", home.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=1 << 20, restart_open=True)
+    for n in range(1, 4):
+        writer.append_place(Position(0, n))
+    writer.close()
+    monkeypatch.setattr(trailpages, "SECONDS", -1.0)
+    assert "looked for" in shown(site, "/trail/home/it?records=1")
 
 
 def test_a_search_that_takes_long_says_where_it_stopped(site, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import ssl
@@ -137,6 +138,30 @@ def test_connections_that_ask_nothing_keep_nobody_out(home, serving):
     finally:
         for one in idle:
             one.close()
+
+
+def test_tls_handshakes_that_never_end_are_bounded_too(home, serving):
+    """They count from the moment they are accepted, and are closed as those that ask nothing."""
+    port = free_port()
+    certify(home, home)
+    serving(WebParams(port=port, bind="0.0.0.0"))
+    trusting = ssl.create_default_context(cafile=os.path.join(tls.folder_of(home.root), tls.CA))
+    wait_for(lambda: answers(f"https://127.0.0.1:{port}/", trusting))
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(server.MAX_OF_ADDRESS + 8)]
+    try:
+        wait_for(lambda: "token" in answers(f"https://127.0.0.1:{port}/", trusting), what="an answer in spite of them")
+        for one in idle:
+            wait_until_dropped(one)
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_so_many_complaints_are_written_and_no_more():
+    """Whatever anybody can set off must not fill a disk."""
+    few = server._Few()
+    record = logging.LogRecord("x", logging.ERROR, "x", 1, "x", (), None)
+    assert sum(few.filter(record) for _ in range(1000)) == server.MAX_TOLD
 
 
 def wait_until_dropped(link):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
+import socket
 import threading
 import time
 
@@ -16,7 +19,7 @@ from ggsci.web.tokens import ensure_token, token_path
 from ggsci.web.watch import UNKNOWN, Watch
 from tests.support.homes import make_home
 from tests.support.web import Site, pipeline, stage
-from trails.errors import OperatorError
+from trails.errors import AwayError, OperatorError
 
 
 @pytest.fixture
@@ -119,6 +122,36 @@ def test_gg_19_a_watch_that_hangs_shows_everything_as_unknown(home, monkeypatch)
     assert seen.pipelines[0].stages[0].status == UNKNOWN
     assert seen.own[0].stages[0].status == UNKNOWN
     assert "not looked at" in seen.pipelines[0].stages[0].lag_why
+    assert seen.homes[0].manager == UNKNOWN
+    assert "not looked at" in seen.homes[0].trouble
+
+
+def test_gg_19_disks_and_counters_of_what_cant_be_seen_are_not_shown(home):
+    """Neither how much was free, nor how much log the source could still keep: only where it belongs stays."""
+    fed = {
+        "home_id": home.id,
+        "wal_headroom_bytes": 10**12,
+        "operations": 7,
+        "turn_age_us": 5,
+        "source": "PostgreSQL a",
+    }
+    gathering = Gathering(home)
+    gathering.found[home.root] = [pipeline(stage(home, extra=fed))]
+    looking = Watch(home, WebParams(), gathering)
+    looking.look()
+    source = looking._sources[0]
+    source.view = dataclasses.replace(source.view, details={"disks": [{"path": "/", "free": 10**12}]})
+    gathering.error = OSError(5, "Input/output error")
+    looking.look()
+    seen = looking.picture()
+    assert set(seen.pipelines[0].stages[0].extra) == {"home_id", "source", "web_home"}
+    assert seen.homes[0].details == {}
+
+
+def test_a_home_of_any_name_has_one_that_addresses_can_bear(tmp_path):
+    """Its folder's name may hold anything; what the page calls it has no blank, which parts keys, and nothing of URLs."""
+    looking = Watch(make_home(tmp_path / "my home?#%"), WebParams())
+    assert looking.name == "my_home___"
 
 
 def test_a_home_that_hangs_holds_up_nobody(home, tmp_path, monkeypatch):
@@ -219,6 +252,88 @@ def test_nonsense_from_another_page_is_one_named_error(home, other, body):
     looking.look()
     assert "gives no answer" in looking.picture().home("far").trouble
     assert looking.picture().home("here").trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lag_us", "soon"), ("lag_us", 1e300), ("lag_us", float("nan")), ("ops_s", float("inf")), ("busy", []),
+        ("backlog_bytes", -1), ("name", "a b"), ("name", "../x"), ("name", "x" * 100), ("status", "<b>"),
+        ("program", 7), ("writes", None), ("writes", [1]), ("extra", []), ("extra", {"x": float("nan")}), ("why", 3),
+        ("extra", {str(n): n for n in range(1000)}),
+    ],
+)  # fmt: skip
+def test_a_figure_of_another_page_that_is_none_is_refused(home, other, field, value):
+    """So that no page, no chart and no watch ever meets it; the other homes are drawn as ever."""
+    site, given = other
+    real = site.get("/api/home.json")
+    answer = json.loads(real.body)
+    answer["pipelines"][0]["stages"][0][field] = value
+    site.answer = lambda: type(real)(200, {}, json.dumps(answer).encode())
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking.look()
+    assert "gives no answer" in looking.picture().home("far").trouble
+    assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"pipelines": ' + b"[" * 100_000], ids=["list", "within"])
+def test_an_answer_as_deep_as_the_sea_is_one_named_error(home, other, body):
+    site, given = other
+    site.answer = lambda: type(site.get("/"))(200, {}, body)
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking.look()
+    assert "gives no answer" in looking.picture().home("far").trouble
+
+
+def test_what_another_page_says_is_cut_to_size_and_cant_pose_as_ours(home, other):
+    """Long texts, unknown fields, too many stages; links lead to that page, whatever it says."""
+    site, given = other
+    real = site.get("/api/home.json")
+    answer = json.loads(real.body)
+    one = answer["pipelines"][0]["stages"][0]
+    one |= {"why": "x" * 100_000, "newer": 1, "home": home.root}
+    one["extra"] |= {
+        "web_home": "here",
+        "web_url": "http://evil.org",
+        "deep": {"a": [1]},
+        "read": {"seqno": 1, "rba": 2},
+    }
+    site.answer = lambda: type(real)(200, {}, json.dumps(answer).encode())
+    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking.look()
+    far = next(s for p in looking.picture().pipelines for s in p.stages if s.name == "PMP1")
+    assert len(far.why) <= remote.MAX_TEXT
+    assert watch.key(far) == "far/PMP1"
+    assert far.extra["web_url"] == given.url
+    assert "deep" not in far.extra
+    assert far.extra["read"] == {"seqno": 1, "rba": 2}
+    one["why"] = ""
+    answer["pipelines"] = answer["pipelines"] * (remote.MAX_STAGES + 1)
+    looking.look()
+    assert "at most" in looking.picture().home("far").trouble
+
+
+def test_a_page_that_talks_a_byte_at_a_time_is_cut_off(home, tmp_path, monkeypatch):
+    """Each byte comes in time, and yet the whole of it has an end."""
+    monkeypatch.setattr(remote, "SECONDS", 0.5)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            link, _ = server.accept()
+            with link, contextlib.suppress(OSError):
+                link.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not ended.wait(0.05):
+                    link.sendall(b"y")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        ensure_token(home)
+        given = WebHome("far", url=f"http://127.0.0.1:{server.getsockname()[1]}", token_file=token_path(home))
+        with pytest.raises(AwayError, match="gives no answer"):
+            remote.fetch(home, given)
+        ended.set()
+        thread.join(60)
 
 
 def test_refusals_of_another_page_are_told(home, other, monkeypatch):
