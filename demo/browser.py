@@ -24,8 +24,8 @@ class NoBrowserError(RuntimeError):
 
 
 @contextmanager
-def chromium(*, width: int = 1400, height: int = 1000, dark: bool = False, script: bool = True) -> Iterator[WebDriver]:
-    """A browser with a profile of its own; it and the profile are gone afterwards. `script`: run JavaScript."""
+def chromium(*, width: int = 1400, height: int = 1000, dark: bool = False) -> Iterator[WebDriver]:
+    """A browser with a profile of its own; it and the profile are gone afterwards."""
     binary = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
     driver = shutil.which("chromedriver")
     if binary is None or driver is None:
@@ -36,17 +36,21 @@ def chromium(*, width: int = 1400, height: int = 1000, dark: bool = False, scrip
         for argument in (*_ARGUMENTS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        if not script:
-            options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
         made = webdriver.Chrome(options=options, service=Service(driver))
         try:
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            made.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-            made.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            be(made, width=width, height=height, dark=dark)
             yield made
         finally:
             made.quit()
+
+
+def be(browser: WebDriver, *, width: int = 1400, height: int = 1000, dark: bool = False, script: bool = True) -> None:
+    """Another screen, or a browser that runs no JavaScript, from the next page on."""
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
 
 
 def complaints(browser: WebDriver) -> list[str]:

@@ -26,7 +26,10 @@ COMMANDS: dict[str, list[str]] = {
 
 
 def ask(program: str, verb: str, *, seconds: float | None = None, **request: Any) -> dict[str, Any]:
-    """Have the program `extract.admin`, `pump.admin` or `replicat.admin` do one thing. Raises OperatorError with what it says went wrong."""
+    """Have `extract.admin`, `pump.admin` or `replicat.admin` do one thing.
+
+    Raises OperatorError with what it says went wrong.
+    """
     body, limit = json.dumps({"verb": verb, **request}).encode(), TIMEOUT_S if seconds is None else seconds
     try:
         done = subprocess.run(COMMANDS[program], input=body, capture_output=True, timeout=limit, check=False)

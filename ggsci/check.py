@@ -50,7 +50,7 @@ def check_file(home: Home, path: str) -> None:
     if program == "GLOBALS":
         params.check(statements, GLOBALS_KEYWORDS, "GLOBALS", file=path)
     elif program == "MANAGER":
-        from ggsci.manager_params import ManagerParams
+        from ggsci.manager.params import ManagerParams
 
         ManagerParams.from_statements(statements, path)
     else:

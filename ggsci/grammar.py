@@ -361,7 +361,9 @@ def mask_line(grammar: Grammar, line: str) -> str:
     secrets = {option.name for command in grammar.commands for option in command.options if option.secret}
     names = "|".join(sorted(secrets))
     line = re.sub(
-        rf"\b({names})([\s,=]+)(?:'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[^\s,'\"]|['\"])+", r"\1\2***", line,
+        rf"\b({names})([\s,=]+)(?:'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[^\s,'\"]|['\"])+",
+        r"\1\2***",
+        line,
         flags=re.IGNORECASE,
     )
     line = re.sub(r"(://[^\s:/@]*):\S*@", r"\1:***@", line)

@@ -23,7 +23,7 @@ def info_all(session: Session, command: Parsed) -> Any:
     session.say_lines(view.info_all(status, groups))
     found = {"manager": {"status": status, "pid": pid}, "groups": [group.brief() for group in groups]}
     if command.has("DETAIL"):
-        from ggsci import slow
+        from ggsci.flow import slow
 
         found["pipelines"] = slow.show(session)
     return found

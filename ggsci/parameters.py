@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 
 from extract.params import KEYWORDS as EXTRACT
-from ggsci.manager_params import KEYWORDS as MANAGER
+from ggsci.manager.params import KEYWORDS as MANAGER
 from pump.params import KEYWORDS as PUMP
 from replicat.params import KEYWORDS as REPLICAT
 from replicat.params import MAP_OPTIONS, MapOption

@@ -38,7 +38,7 @@ def _told(session: Session, token: str) -> dict[str, Any]:
 
 def page_url(home: Home) -> str:
     """The page's address by mgr.prm; empty if it names none."""
-    from ggsci.manager_params import ManagerParams
+    from ggsci.manager.params import ManagerParams
 
     try:
         found = ManagerParams.from_statements(params.parse_file(home.prm(MANAGER)), home.prm(MANAGER)).web

@@ -76,7 +76,7 @@ class FaultFs:
         self.calls = 0
         self.crash_at = crash_at
         self.fail: Callable[[str, str], None] = lambda _operation, _path: None
-        self.log: list[str] = []
+        self._log: list[tuple[str, str]] = []
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._locks: set[str] = set()
@@ -99,6 +99,11 @@ class FaultFs:
         change(inode.data)
         inode.disk = bytearray(inode.data)
 
+    @property
+    def log(self) -> list[str]:
+        """The calls so far, as "write lt000000000"."""
+        return [f"{operation} {os.path.basename(path)}" for operation, path in self._log]
+
     def content(self, path: str) -> bytes:
         """A file's bytes as they are now."""
         return bytes(self._names[path].data)
@@ -106,7 +111,7 @@ class FaultFs:
     def called(self, operation: str, path: str) -> None:
         """Count a call, and crash or fail if it is its turn."""
         self.calls += 1
-        self.log.append(f"{operation} {os.path.basename(path)}")
+        self._log.append((operation, path))
         if self.crash_at is not None and self.calls >= self.crash_at:
             raise Crash(f"call {self.calls}: {operation} {path}")
         self.fail(operation, path)

@@ -15,8 +15,8 @@ ROWS = (
          Option("USERIDALIAS", Kind.WORD, choice="who"), Option("DOMAIN", Kind.WORD),
          notes="A missing password is asked for without an echo when standard input is a terminal; otherwise libpq's "
          "own ways (PGPASSFILE, trust) apply. It is never logged, nor kept on disk, nor seen on a command line. "
-         "TARGETDB takes mysql:// and sqlite:/// URLs as well. USERIDALIAS: user and password are those of the alias in "
-         "the credential store; without a URL, its user goes on @host:port/database."),
+         "TARGETDB takes mysql:// and sqlite:/// URLs as well. USERIDALIAS: user and password are those of the alias "
+         "in the credential store; without a URL, its user goes on @host:port/database."),
     row(DATABASE, "REGISTER EXTRACT", "database:register", Kind.GROUP,
          "Make the group's replication slot and publication in the source, and note them in its registration.",
          "REGISTER EXTRACT ext1", Option("DATABASE"), notes="Needs DBLOGIN."),

@@ -72,9 +72,13 @@ def _serve(home: Home, params: WebParams, log: Log) -> None:
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     if not params.is_loopback and params.plain:
         log.warning(SERVES, f"The page is served without TLS at {params.bind}: anybody on the way can read the token.")
-    watch = Watch(home, params)
-    log.info(SERVES, f"The page is served at {params.url(os.uname().nodename)}")
-    server.serve(home, params, watch, ended)
+    for other in params.homes:
+        if other.is_open_to_others:
+            log.warning(
+                SERVES, f"WEBHOME {other.name}: its token goes to {other.url} without TLS: anybody can read it."
+            )
+    served = f"The page is served at {params.url(os.uname().nodename)}"
+    server.serve(home, params, Watch(home, params), ended, lambda: log.info(SERVES, served))
 
 
 def _wait_for_end(ended: threading.Event) -> None:

@@ -30,13 +30,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ggsci.pipelines import to_json
+from ggsci.flow.pipelines import to_json
 from ggsci.view import stamp
 from ggsci.web import detailpages, drawing, figures, words
 from ggsci.web.guard import Guard, safe_path
 from ggsci.web.params import WebParams
 from ggsci.web.tokens import Sessions
-from ggsci.web.watch import EVERY_SECONDS, HISTORY_SECONDS, Picture, Watch, home_name
+from ggsci.web.watch import HISTORY_SECONDS, STALE_US, Picture, Watch, home_name
 from trails.errors import GateError
 from trails.runtime.home import Home
 
@@ -45,6 +45,7 @@ POINTS = 360
 MINUTES = (15, 60, 360)
 FIGURES_SECONDS = 2.0
 FIGURES_PATIENCE = 5.0
+LATE_LOOKS = 4
 STATIC_SECONDS = 3600
 _log = logging.getLogger("ggsci.web")
 
@@ -69,7 +70,7 @@ class Site:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made from its template."""
-        values = {"home_name": self.watch.name, "root": self.home.root, **values}
+        values = {"home_name": self.watch.name, "root": self.home.root, "every": self.watch.every, **values}
         return HTMLResponse(self._environment.get_template(template).render(values), status)
 
     def endpoint(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
@@ -135,7 +136,7 @@ def overview(site: Site, request: Request) -> Response:
     panels = drawing.panels(picture.pipelines)
     return site.page(
         "overview.html", panels=panels, homes=[_home_row(view) for view in picture.homes], minutes=minutes(request),
-        choices=MINUTES, seen=_seen(picture), every=round(EVERY_SECONDS), summary=_summary(panels),
+        choices=MINUTES, seen=_seen(picture, site.watch.every), summary=_summary(panels),
     )  # fmt: skip
 
 
@@ -159,10 +160,10 @@ def _home_row(view: Any) -> dict[str, Any]:
     return {"view": view, "href": href, "disks": disks}
 
 
-def _seen(picture: Picture) -> dict[str, Any]:
+def _seen(picture: Picture, every: int) -> dict[str, Any]:
     """When the picture was made, and whether it is too old to be believed."""
     never = not picture.at_us
-    late = picture.age_us > 4 * EVERY_SECONDS * 1_000_000
+    late = picture.age_us > min(STALE_US, LATE_LOOKS * every * 1_000_000)
     return {"text": "not yet" if never else stamp(picture.at_us), "age": words.duration(picture.age_us), "late": late}
 
 

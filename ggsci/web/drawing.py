@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ggsci.pipelines import Pipeline, Stage
+from ggsci.flow.pipelines import Pipeline, Stage
 from ggsci.web import words
 from ggsci.web.watch import home_name, key
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ggsci import facts
 from ggsci.facts import GroupFacts
-from ggsci.pipelines import Stage
+from ggsci.flow.pipelines import Stage
 from ggsci.web.watch import HomeView
 from trails.errors import GateError
 from trails.heartbeat import judged

@@ -12,6 +12,7 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from trails.errors import OperatorError
 from trails.runtime import params
@@ -33,6 +34,15 @@ class WebHome:
     url: str = ""
     token_file: str = ""
 
+    @property
+    def is_open_to_others(self) -> bool:
+        """Is its token sent over a network as it is?"""
+        host = (urlsplit(self.url).hostname or "") if self.url.startswith("http:") else "localhost"
+        try:
+            return not ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host != "localhost"
+
 
 @dataclass(frozen=True, slots=True)
 class WebParams:
@@ -41,6 +51,7 @@ class WebParams:
     port: int = 0
     bind: str = "127.0.0.1"
     plain: bool = False
+    every: int = 5
     hosts: tuple[str, ...] = ()
     homes: tuple[WebHome, ...] = ()
 
@@ -51,6 +62,7 @@ class WebParams:
             port=found.one("WEBPORT", 0),
             bind=found.one("WEBBIND", "127.0.0.1"),
             plain=found.has("WEBNOTLS"),
+            every=found.one("WEBCHECKSECONDS", 5),
             hosts=tuple(found.all("WEBHOST")),
             homes=tuple(found.all("WEBHOME")),
         )
@@ -148,6 +160,12 @@ KEYWORDS = params.table(
         "Serve plain HTTP on an address that is not loopback, such as behind a proxy that speaks TLS. Without one "
         "anybody on the way can read the token.",
         "WEBNOTLS", params.nothing,
+    ),
+    Keyword(
+        "WEBCHECKSECONDS", "n",
+        "The page looks at its homes once in so many seconds, 1 to 10; 5 if not given. It remembers six hours, and as "
+        "many looks as make six hours of five seconds.",
+        "WEBCHECKSECONDS 2", params.number(1, 10),
     ),
     Keyword(
         "WEBHOST", "name",

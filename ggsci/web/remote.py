@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ggsci.pipelines import Pipeline, Stage
+from ggsci.flow.pipelines import Pipeline, Stage
 from ggsci.web.params import WebHome
 from ggsci.web.tokens import read_token
 from trails import tls

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import bisect
 import math
+import threading
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ggsci.pipelines import Stage
+from ggsci.flow.pipelines import Stage
 
 FIGURES: Mapping[str, Callable[[Stage], float | None]] = {
     "lag": lambda stage: None if stage.lag_us is None else stage.lag_us / 1_000_000,
@@ -23,6 +24,7 @@ FIGURES: Mapping[str, Callable[[Stage], float | None]] = {
 
 _PEAKS = ("lag", "backlog")
 MAX_STAGES = 256
+MAX_SAMPLES = 4320
 MISSED = 4
 """So many samples left out are a gap."""
 
@@ -54,24 +56,26 @@ class Ring:
 
 
 class History:
-    """The rings of all stages, by a key of theirs."""
+    """The rings of all stages, by a key of theirs. One thread adds while others read."""
 
     def __init__(self, span: float, every: float) -> None:
         self._span = span
         self._every = every
-        self._samples = math.ceil(span / every)
+        self._samples = min(MAX_SAMPLES, math.ceil(span / every))
         self._rings: dict[str, Ring] = {}
+        self._lock = threading.Lock()
 
     def add(self, at: float, stages: Iterable[tuple[str, Stage]]) -> None:
         """One sample of each. What was not seen for the whole span goes, and so does the oldest beyond MAX_STAGES."""
-        for key, stage in stages:
-            ring = self._rings.setdefault(key, Ring(self._samples))
-            ring.add(at, {name: figure(stage) for name, figure in FIGURES.items()})
-        by_age = sorted(self._rings, key=lambda key: self._rings[key].last)
-        many = max(0, len(by_age) - MAX_STAGES)
-        for number, key in enumerate(by_age):
-            if number < many or self._rings[key].last < at - self._span:
-                del self._rings[key]
+        with self._lock:
+            for key, stage in stages:
+                ring = self._rings.setdefault(key, Ring(self._samples))
+                ring.add(at, {name: figure(stage) for name, figure in FIGURES.items()})
+            by_age = sorted(self._rings, key=lambda key: self._rings[key].last)
+            many = max(0, len(by_age) - MAX_STAGES)
+            for number, key in enumerate(by_age):
+                if number < many or self._rings[key].last < at - self._span:
+                    del self._rings[key]
 
     def series(
         self, start: float, points: int, keys: Iterable[str] | None = None, before: float | None = None
@@ -80,8 +84,10 @@ class History:
 
         `before`: when the last sample was that is known already, to see a gap behind it.
         """
-        wanted = self._rings if keys is None else {key: self._rings[key] for key in keys if key in self._rings}
-        return {key: thinned(ring.since(start), points, self._every, before) for key, ring in wanted.items()}
+        with self._lock:
+            wanted = [key for key in (self._rings if keys is None else keys) if key in self._rings]
+            found = {key: self._rings[key].since(start) for key in wanted}
+        return {key: thinned(samples, points, self._every, before) for key, samples in found.items()}
 
 
 def thinned(

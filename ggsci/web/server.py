@@ -18,6 +18,7 @@ import socket
 import ssl
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -149,10 +150,14 @@ def _cant_bind(params: WebParams, error: OSError) -> OperatorError:
     return OperatorError(f"WEBPORT {params.port} at {params.bind} can't be had: {error.strerror}", hint=hint)
 
 
-def serve(home: Home, params: WebParams, watch: Watch, ended: Any) -> None:
-    """Serve until `ended` (an Event) is set or the process is told to stop. Raises AwayError if the watch has died."""
+def serve(home: Home, params: WebParams, watch: Watch, ended: Any, bound: Callable[[], None] = lambda: None) -> None:
+    """Serve until `ended` (an Event) is set or the process is told to stop. Raises AwayError if the watch has died.
+
+    `bound` is called once the port is had.
+    """
     certificate = _Certificate(home) if params.tls else None
     listener = bind(params)
+    bound()
     config = uvicorn.Config(
         app.make(home, params, watch), http=_Connection, ws="none", lifespan="off", loop="asyncio", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=15, timeout_graceful_shutdown=2,

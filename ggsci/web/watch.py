@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ggsci import pipelines
-from ggsci.pipelines import Pipeline, Stage
+from ggsci.flow import pipelines
+from ggsci.flow.pipelines import Pipeline, Stage
 from ggsci.view import span
 from ggsci.web import remote
 from ggsci.web.params import WebHome, WebParams
@@ -27,7 +27,6 @@ from trails.runtime.control import ask
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.status import manager_status
 
-EVERY_SECONDS = 5.0
 HISTORY_SECONDS = 6 * 3600.0
 PATIENCE_SECONDS = 6.0
 STALE_US = 20_000_000
@@ -82,6 +81,7 @@ class Watch:
 
     def __init__(self, home: Home, params: WebParams, gather: Gather = pipelines.gather) -> None:
         self.home = home
+        self.every = params.every
         self._gather = gather
         self._sources = _sources(home, params)
         self._pool = ThreadPoolExecutor(max(2, min(16, len(self._sources))), "look")
@@ -89,7 +89,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._picture = Picture(0)
         self._looked = time.monotonic()
-        self.history = History(HISTORY_SECONDS, EVERY_SECONDS)
+        self.history = History(HISTORY_SECONDS, self.every)
         self.failure: BaseException | None = None
 
     @property
@@ -127,7 +127,7 @@ class Watch:
             while not self._stop.is_set():
                 begin = time.monotonic()
                 self.look()
-                self._stop.wait(max(0.5, EVERY_SECONDS - (time.monotonic() - begin)))
+                self._stop.wait(max(0.5, self.every - (time.monotonic() - begin)))
         except BaseException as error:  # noqa: BLE001  -- told by whoever serves; without a watch nothing may be served
             self.failure = error
 

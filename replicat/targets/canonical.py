@@ -15,7 +15,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z", re.ASCII)
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)\Z", re.ASCII)
-_ZEROS_AFTER_POINT = re.compile(r"(-?\d+)\.0+\Z", re.ASCII)
+_ZEROS_AFTER_POINT = re.compile(r"\A(-?\d+)\.0+\Z", re.ASCII)  # anchored, or long numbers cost their square
 _LOOKS_NUMERIC = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*\Z", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?\Z", re.ASCII)

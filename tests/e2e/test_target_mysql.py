@@ -14,11 +14,11 @@ import pymysql
 import pytest
 
 from demo.mariadb import MariaServer
+from demo.proxy import Proxy
 from replicat.target import Bag, Match, RefusedError, Truncate, Work
 from replicat.targets import admin_for
 from replicat.targets.mysql_link import MysqlUrl, connect
 from tests.support.direct_target import Direct, blob
-from demo.proxy import Proxy
 from trails.errors import AwayError, OperatorError
 from trails.position import Position
 

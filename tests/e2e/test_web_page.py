@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from selenium.webdriver.common.by import By
 
-from demo.browser import chromium, complaints
+from demo.browser import be, chromium, complaints
 from ggsci.web.tokens import ensure_token, token_path
 from tests.support.homes import end_all, free_port, ggsci, good, make_home, status, wait_for, write
 from tests.support.link import Source
@@ -35,8 +35,11 @@ def homes(tmp_path_factory):
     here, there = make_home(folder / "here"), make_home(folder / "there")
     manager, page, far_page, low = free_port(), free_port(), free_port(), free_port()
     write(there, "mgr", f"PORT {manager}\nNOTLS\nDYNAMICPORTLIST {low}-{min(low + 20, 65535)}\nWEBPORT {far_page}\n"
+          "WEBCHECKSECONDS 1\n"
           f"WEBHOME src, URL http://127.0.0.1:{page}, TOKENFILE {token_path(here)}\n")  # fmt: skip
-    write(here, "mgr", f"PORT {free_port()}\nNOTLS\nWEBPORT {page}\nWEBHOME there, DIR {there.root}\n")
+    write(
+        here, "mgr", f"PORT {free_port()}\nNOTLS\nWEBPORT {page}\nWEBCHECKSECONDS 1\nWEBHOME there, DIR {there.root}\n"
+    )
     write(here, "pmp1", PUMP.format(port=manager))
     ensure_token(here)
     good(here, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
@@ -51,6 +54,13 @@ def homes(tmp_path_factory):
     yield here, there, page, far_page
     end_all(here)
     end_all(there)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One for all of them: starting it takes longer than what most of them do with it."""
+    with chromium() as made:
+        yield made
 
 
 def fetch(url, token=""):
@@ -97,7 +107,7 @@ def page_pid(home):
     return ask(home, MANAGER, "STATUS")["web"]["pid"]
 
 
-def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(homes):
+def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(homes, browser):
     """/metrics of running processes; everything but the charts without a script; the target's page draws the pump."""
     here, _, port, far_port = homes
     url = f"http://127.0.0.1:{port}"
@@ -112,76 +122,73 @@ def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(h
     wait_for(lambda: "PMP1 → REP1" in answers(far), what="one pipeline there too")
     assert fetch(f"{url}/stage/here/PMP1")[0] == 401
     assert "Read Checkpoint #1" in fetch(f"{url}/stage/here/PMP1?tab=showch", ensure_token(here))[1]
-    with chromium(width=400, height=800, dark=True, script=False) as browser:
-        browser.get(f"{url}/stage/here/PMP1?tab=params&token={ensure_token(here)}")
-        assert "RMTTRAIL ./dirdat/rt" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
-        browser.get(url)
-        assert {one.text for one in browser.find_elements(By.CSS_SELECTOR, ".stage .title")} == {"PMP1", "REP1"}
-        assert browser.find_element(By.TAG_NAME, "main").size["width"] <= 400
-        browser.find_element(By.CSS_SELECTOR, ".link a").click()
-        assert "Trail ./dirdat/lt" in browser.find_element(By.TAG_NAME, "h1").text
-        assert complaints(browser) == []
+    be(browser, width=400, height=800, dark=True, script=False)
+    browser.get(f"{url}/stage/here/PMP1?tab=params&token={ensure_token(here)}")
+    assert "RMTTRAIL ./dirdat/rt" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
+    browser.get(url)
+    assert {one.text for one in browser.find_elements(By.CSS_SELECTOR, ".stage .title")} == {"PMP1", "REP1"}
+    assert count(browser, ".u-over") == 0, "no script runs"
+    assert browser.find_element(By.TAG_NAME, "main").size["width"] <= 400
+    browser.find_element(By.CSS_SELECTOR, ".link a").click()
+    assert "Trail ./dirdat/lt" in browser.find_element(By.TAG_NAME, "h1").text
+    assert complaints(browser) == []
+    browser.delete_all_cookies()
 
 
-def test_the_page_dies_and_comes_back_and_changes_by_refresh(tmp_path):
-    """Killed: started again. Another port by REFRESH MANAGER; none when WEBPORT is gone."""
-    home, manager, first, second = make_home(tmp_path / "home"), free_port(), free_port(), free_port()
-    here = f"PORT {manager}\nNOTLS\n"
-    write(home, "mgr", f"{here}WEBPORT {first}\n")
-    try:
-        ggsci(home, "START", "MANAGER")
-        wait_for(lambda: answers(f"http://127.0.0.1:{first}"))
-        pid = page_pid(home)
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: page_pid(home) not in (None, pid) and answers(f"http://127.0.0.1:{first}"))
-        write(home, "mgr", f"{here}WEBPORT {second}\n")
-        ask(home, MANAGER, "REFRESH")
-        wait_for(lambda: answers(f"http://127.0.0.1:{second}"))
-        assert not answers(f"http://127.0.0.1:{first}")
-        write(home, "mgr", here)
-        ask(home, MANAGER, "REFRESH")
-        wait_for(lambda: not answers(f"http://127.0.0.1:{second}"))
-        assert ask(home, MANAGER, "STATUS")["web"] is None
-        assert manager_status(home).status.is_alive
-    finally:
-        end_all(home)
-
-
-def test_a_pipeline_over_two_homes_in_a_browser(homes):
+def test_a_pipeline_over_two_homes_in_a_browser(homes, browser):
     """Drawn and joined; token, SHOWCH, trail; a kill is seen without a reload; the page's own end is seen (GG-19).
 
-    The last test: it ends what the others look at.
+    It ends the source's Manager, which the target's page looks at.
     """
     here, _, port, far_port = homes
     url = f"http://127.0.0.1:{port}"
     wait_for(lambda: "REP1" in answers(url), what="the page with both homes")
-    with chromium() as browser:
-        browser.get(url)
-        wait_for(lambda: states(browser) == {"PMP1": "RUNNING", "REP1": "STOPPED"}, what="both stages on the page")
-        wait_for(lambda: count(browser, ".panel") == 1, what="one pipeline over both homes")
-        wait_for(lambda: count(browser, ".u-over") == 3, what="three charts")
-        click(browser, "[data-key='here/PMP1'].stage")
-        wait_for(lambda: "needs the token" in browser.page_source)
-        browser.find_element(By.NAME, "token").send_keys(ensure_token(here) + "\n")
-        wait_for(lambda: browser.find_elements(By.LINK_TEXT, "SHOWCH"))
-        assert "token" not in browser.current_url
-        click(browser, "a[href$=showch]")
-        wait_for(lambda: "Write Checkpoint #1" in browser.find_element(By.CSS_SELECTOR, "pre.text").text)
-        browser.get(f"{url}/trail/there/rt?records=1")
-        assert "INSERT" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
-        refused = [one for one in complaints(browser) if "401" not in one]  # the token's form
-        assert refused == []
-        browser.get(url)
-        wait_for(lambda: states(browser).get("PMP1") == "RUNNING")
-        browser.execute_script("window.mark = 1")
-        os.kill(status(here, "PMP1").pid, signal.SIGKILL)
-        wait_for(lambda: states(browser)["PMP1"] == "ABENDED", what="the kill on the page")
-        assert browser.execute_script("return window.mark") == 1, "seen without a reload"
-        pid = page_pid(here)
-        os.kill(manager_status(here).pid, signal.SIGKILL)
-        offline = browser.find_element(By.ID, "offline")
-        wait_for(lambda: "No answer since" in offline.text, what="the page's end on the page")
-        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), what="the page to end with its Manager")
+    be(browser)
+    browser.get(url)
+    wait_for(lambda: states(browser) == {"PMP1": "RUNNING", "REP1": "STOPPED"}, what="both stages on the page")
+    wait_for(lambda: count(browser, ".panel") == 1, what="one pipeline over both homes")
+    wait_for(lambda: count(browser, ".u-over") == 3, what="three charts")
+    click(browser, "[data-key='here/PMP1'].stage")
+    wait_for(lambda: "needs the token" in browser.page_source)
+    browser.find_element(By.NAME, "token").send_keys(ensure_token(here) + "\n")
+    wait_for(lambda: browser.find_elements(By.LINK_TEXT, "SHOWCH"))
+    assert browser.current_url == f"{url}/stage/here/PMP1"
+    click(browser, "a[href$=showch]")
+    wait_for(lambda: "Write Checkpoint #1" in browser.find_element(By.CSS_SELECTOR, "pre.text").text)
+    browser.get(f"{url}/trail/there/rt?records=1")
+    assert "INSERT" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
+    assert [one for one in complaints(browser) if "401" not in one] == []  # the token's form
+    browser.get(url)
+    wait_for(lambda: states(browser).get("PMP1") == "RUNNING")
+    browser.execute_script("window.mark = 1")
+    os.kill(status(here, "PMP1").pid, signal.SIGKILL)
+    wait_for(lambda: states(browser).get("PMP1") == "ABENDED", what="the kill on the page")
+    assert browser.execute_script("return window.mark") == 1, "seen without a reload"
+    pid = page_pid(here)
+    os.kill(manager_status(here).pid, signal.SIGKILL)
+    offline = browser.find_element(By.ID, "offline")
+    wait_for(lambda: "No answer since" in offline.text, what="the page's end on the page")
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), what="the page to end with its Manager")
     far = f"http://127.0.0.1:{far_port}"
     wait_for(lambda: "gives no answer" in answers(far), what="the other page to say that this one is gone")
     assert "UNKNOWN" in answers(far)
+
+
+def test_the_page_dies_and_comes_back_and_changes_by_refresh(homes):
+    """Killed: started again. Another port by REFRESH MANAGER; none when WEBPORT is gone. Of the target's Manager."""
+    _, home, _, first = homes
+    with open(home.prm(MANAGER)) as file:
+        given = [line for line in file.read().splitlines() if not line.startswith("WEB")]
+    second = free_port()
+    pid = page_pid(home)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: page_pid(home) not in (None, pid) and answers(f"http://127.0.0.1:{first}"))
+    write(home, "mgr", "\n".join([*given, f"WEBPORT {second}"]))
+    ask(home, MANAGER, "REFRESH")
+    wait_for(lambda: answers(f"http://127.0.0.1:{second}"))
+    assert not answers(f"http://127.0.0.1:{first}")
+    write(home, "mgr", "\n".join(given))
+    ask(home, MANAGER, "REFRESH")
+    wait_for(lambda: not answers(f"http://127.0.0.1:{second}"))
+    assert ask(home, MANAGER, "STATUS")["web"] is None
+    assert manager_status(home).status.is_alive

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ggsci import pipelines
-from ggsci.pipelines import Pipeline
+from ggsci.flow import pipelines
+from ggsci.flow.pipelines import Pipeline
 from tests.support.homes import as_json, good
 from tests.support.link import LinkBench, Source, wait_until
 from trails.runtime import registration

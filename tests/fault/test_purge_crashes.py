@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ggsci import manager_purge
-from ggsci.manager_rules import PurgeRule
+from ggsci.manager import purge as manager_purge
+from ggsci.manager.rules import PurgeRule
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from extract.params import KEYWORDS as EXTRACT
 from extract.params import ExtractParams
-from ggsci.manager_params import KEYWORDS as MANAGER
-from ggsci.manager_params import ManagerParams
+from ggsci.manager.params import KEYWORDS as MANAGER
+from ggsci.manager.params import ManagerParams
 from pump.link import parse_reply
 from pump.params import KEYWORDS as PUMP
 from pump.params import PumpParams

@@ -5,7 +5,6 @@ It takes the very steps that a database target takes, so it also shows what the 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +44,13 @@ class Store:
 
     def crash(self) -> None:
         """Lose what was committed but not flushed."""
-        self.tables, self.row, self.others = copy.deepcopy(self.flushed) if self.flushed else ({}, None, {})
+        tables, self.row, others = self.flushed or ({}, None, {})
+        self.tables, self.others = copied(tables), dict(others)
+
+
+def copied(tables: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+    """Tables of their own; rows are never changed, only replaced."""
+    return {name: table.copy() for name, table in tables.items()}
 
 
 def parse(data: bytes) -> list[tuple[str | None, ...]]:
@@ -122,7 +127,7 @@ class ListTarget:
     def begin(self, old: Row, new: Row) -> None:
         self._call("begin")
         self._check(old)
-        self._tables, self._new = copy.deepcopy(self.store.tables), new
+        self._tables, self._new = copied(self.store.tables), new
         self.collided = {}
 
     def apply(
@@ -152,10 +157,12 @@ class ListTarget:
             raise RefusedError(complaint.partition(":")[0], complaint, "23503")
 
     def mark(self) -> object:
-        return copy.deepcopy((self._tables, self.collided))
+        assert self._tables is not None
+        return copied(self._tables), dict(self.collided)
 
     def undo(self, token: object) -> None:
-        self._tables, self.collided = copy.deepcopy(token)  # type: ignore[misc]
+        tables, collided = token  # type: ignore[misc]
+        self._tables, self.collided = copied(tables), dict(collided)
 
     def current(self, layout: Layout, key: tuple[Value, ...]) -> Image | None:
         assert self._tables is not None
@@ -193,7 +200,7 @@ class ListTarget:
         self._tables = None
 
     def _flushed(self) -> None:
-        self.store.flushed = copy.deepcopy((self.store.tables, self.store.row, self.store.others))
+        self.store.flushed = copied(self.store.tables), self.store.row, dict(self.store.others)
 
     def _check(self, old: Row) -> None:
         found = self.store.row if self._who is None else self.store.others.get(self._who)

@@ -200,10 +200,11 @@ class ScriptedSource:
 
 def run_until_released(extract: Extract, log: ScriptedLog, clock: FakeClock) -> None:
     """Run until the log is handed over and released; then end in order."""
+    end = log.end()
     for _ in range(100_000):
         extract.step()
         clock.sleep(0.01)
-        if log.confirmed >= log.end():
+        if log.confirmed >= end:
             break
     else:
         raise AssertionError(f"stuck at {log.confirmed}")

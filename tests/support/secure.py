@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ggsci import certificate_files as files
 from ggsci.certificate_files import Folder
-from ggsci.manager_collectors import Collectors
-from ggsci.manager_params import ManagerParams
+from ggsci.manager.collectors import Collectors
+from ggsci.manager.params import ManagerParams
 from tests.support.homes import free_port
 from trails import tls
 from trails.runtime.clock import RealClock

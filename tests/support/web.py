@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ggsci.pipelines import Pipeline, Stage
+from ggsci.flow.pipelines import Pipeline, Stage
 from ggsci.web import app
 from ggsci.web.params import WebParams
 from ggsci.web.watch import Watch

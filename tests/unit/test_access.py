@@ -13,8 +13,9 @@ import pytest
 
 from collector import door as collector_door
 from collector.server import listen
-from ggsci import access, manager_door
-from ggsci.manager_params import ManagerParams
+from ggsci import access
+from ggsci.manager import door as manager_door
+from ggsci.manager.params import ManagerParams
 from tests.support.homes import make_home
 from tests.support.link import wait_until
 from tests.support.secure import Listening

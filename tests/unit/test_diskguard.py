@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from ggsci.manager_disk import Disk
+from ggsci.manager.disk import Disk
 from tests.support.homes import good, group, make_home
 from trails.checkpoint import Checkpoint
 from trails.errors import EXIT_AWAY, DiskFullError, OperatorError, ParamError

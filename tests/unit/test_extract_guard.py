@@ -13,7 +13,7 @@ from extract.extract import Extract, Settings
 from extract.params import ExtractParams
 from extract.sources import pgguard
 from extract.sources.pgguard import SlotFacts, SlotGuard, WalLimits
-from ggsci.manager_slots import FIRST_SECONDS, REPEAT_SECONDS, SlotChecks
+from ggsci.manager.slots import FIRST_SECONDS, REPEAT_SECONDS, SlotChecks
 from tests.support.homes import make_home, wait_for
 from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import TRAIL, Tx

@@ -10,12 +10,13 @@ import time
 
 import pytest
 
-from ggsci import manager_lag, manager_purge
-from ggsci.manager import Manager
-from ggsci.manager_children import Children
-from ggsci.manager_collectors import Collectors, Running, birth_of
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_rules import PurgeRule
+from ggsci.manager import lag as manager_lag
+from ggsci.manager import purge as manager_purge
+from ggsci.manager.children import Children
+from ggsci.manager.collectors import Collectors, Running, birth_of
+from ggsci.manager.manager import Manager
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.rules import PurgeRule
 from tests.support.beating import SECOND, beat, piped
 from tests.support.homes import free_port, good, make_home, wait_for
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from ggsci import manager_purge
-from ggsci.manager import Manager
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_rules import HOUR, PurgeRule
+from ggsci.manager import purge as manager_purge
+from ggsci.manager.manager import Manager
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.rules import HOUR, PurgeRule
 from tests.support.homes import bad, free_port, good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint

@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from ggsci import manager_ports, manager_purge
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_ports import Pool
-from ggsci.manager_rules import PurgeRule
+from ggsci.manager import ports as manager_ports
+from ggsci.manager import purge as manager_purge
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.ports import Pool
+from ggsci.manager.rules import PurgeRule
 from tests.support.homes import good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint

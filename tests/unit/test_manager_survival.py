@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ggsci import manager_children, manager_lag
-from ggsci.manager import FIXED, Manager, Timers
-from ggsci.manager_children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS, Children
-from ggsci.manager_notify import Notifier
-from ggsci.manager_params import ManagerParams
+from ggsci.manager import children as manager_children
+from ggsci.manager import lag as manager_lag
+from ggsci.manager.children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS, Children
+from ggsci.manager.manager import FIXED, Manager, Timers
+from ggsci.manager.notify import Notifier
+from ggsci.manager.params import ManagerParams
 from tests.support.homes import free_port, good, group, make_home, wait_for, write
 from trails.errors import OperatorError, ParamError
 from trails.runtime import registration, status

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ggsci import holding, pipelines, slow, stages
-from ggsci.pipelines import Stage
+from ggsci.flow import holding, pipelines, slow, stages
+from ggsci.flow.pipelines import Stage
 from tests.support.homes import as_json, good, make_home, write
 from trails import checkpoint as checkpoints
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint

@@ -86,7 +86,7 @@ def stop() -> Iterator[Stop]:
 
 
 def test_saves_are_due_by_time_also_while_busy(stop: Stop) -> None:
-    """Thirty busy steps of a second each: a save each ten seconds and one at the end, marked as graceful."""
+    """35 busy steps of a second each: a save soon, then each ten seconds, and one at the end, marked as graceful."""
     clock = FakeClock()
     saves: list[Checkpoint] = []
 
@@ -98,7 +98,7 @@ def test_saves_are_due_by_time_also_while_busy(stop: Stop) -> None:
 
     process = Scripted(work)
     run(process, saves.append, stop, clock=clock, checkpoint_every=10)
-    assert [(c.lag_us, c.stop_status) for c in saves] == [(10, "A"), (20, "A"), (30, "A"), (35, "G")]
+    assert [(c.lag_us, c.stop_status) for c in saves] == [(1, "A"), (11, "A"), (21, "A"), (31, "A"), (35, "G")]
     assert process.notes[-2:] == ["flush", "close"]
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_ports import numbers
-from ggsci.manager_web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.ports import numbers
+from ggsci.manager.web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
 from ggsci.web.params import WebHome, WebParams
 from ggsci.web.tokens import token_path
 from tests.support.homes import as_json, free_port, good, make_home, wait_for, write
@@ -79,14 +79,14 @@ def test_without_webport_there_is_no_page(home):
 
 def test_every_keyword_is_understood():
     found = params(
-        "WEBPORT 7890\nWEBBIND 0.0.0.0\nWEBNOTLS\nWEBHOST Gate.example.org\nWEBHOME target, DIR /opt/gate\n"
+        "WEBPORT 7890\nWEBBIND 0.0.0.0\nWEBNOTLS\nWEBCHECKSECONDS 2\nWEBHOST Gate.example.org\nWEBHOME target, DIR /opt/gate\n"
         "WEBHOME far, URL https://gate2:7890/, TOKENFILE /opt/far.token\n"
     )
     homes = (
         WebHome("target", folder="/opt/gate"),
         WebHome("far", url="https://gate2:7890", token_file="/opt/far.token"),
     )
-    assert found == WebParams(7890, "0.0.0.0", True, ("gate.example.org",), homes)
+    assert found == WebParams(7890, "0.0.0.0", True, 2, ("gate.example.org",), homes)
     assert WebParams.from_line(found.to_line()) == found
 
 
@@ -100,9 +100,20 @@ def test_loopback_is_plain_and_all_else_is_tls():
 
 
 @pytest.mark.parametrize(
+    ("url", "is_open"),
+    [("https://far:1", False), ("http://far:1", True), ("http://10.0.0.1:1", True), ("http://127.0.0.1:1", False),
+     ("http://[::1]:1", False), ("http://localhost:1", False), ("", False)],
+)  # fmt: skip
+def test_a_token_that_is_sent_in_the_clear_is_known(url, is_open):
+    """The page warns of it in ggserr.log."""
+    assert WebHome("far", url=url).is_open_to_others == is_open
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("WEBPORT 0", "a whole number"),
+        ("WEBCHECKSECONDS 11", "a whole number"),
         ("WEBBIND here", "an IP address"),
         ("WEBHOST a b", "one word"),
         ("WEBHOST a/b", "a host name"),

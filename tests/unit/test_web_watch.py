@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from ggsci import pipelines
+from ggsci.flow import pipelines
 from ggsci.web import remote, watch
 from ggsci.web.params import WebHome, WebParams
-from ggsci.web.ring import MISSED, History, Ring, thinned
+from ggsci.web.ring import MAX_SAMPLES, MISSED, History, Ring, thinned
 from ggsci.web.tokens import ensure_token, token_path
 from ggsci.web.watch import UNKNOWN, Watch
 from tests.support.homes import make_home
@@ -61,6 +61,32 @@ def test_thinning_keeps_peaks_and_never_bridges_a_gap():
     assert max(value for value in found["lag"] if value is not None) == 9.0
     assert found["lag"].count(None) == 1
     assert {value for value in found["rate"] if value is not None} == {2.0}
+
+
+def test_charts_are_read_while_samples_come(home):
+    """Old ones go a quarter at a time: whoever reads meanwhile gets all figures of the same samples."""
+    history = History(40.0, 1.0)
+    ended = threading.Event()
+
+    def add():
+        for n in range(3000):
+            history.add(float(n), [(f"here/G{n % 7}", stage(home, lag_us=n * 1_000_000))])
+        ended.set()
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    while not ended.is_set():
+        for one in history.series(-1, 1000).values():
+            assert all(lag == at for at, lag in zip(one["at"], one["lag"], strict=True) if lag is not None)
+    thread.join(60)
+
+
+def test_looking_more_often_takes_no_more_memory(home):
+    """So many samples a stage, whatever WEBCHECKSECONDS says."""
+    history = History(6 * 3600.0, 1)
+    for n in range(MAX_SAMPLES + 10):
+        history.add(float(n), [("here/EXT1", stage(home))])
+    assert len(history._rings["here/EXT1"].columns["at"]) <= MAX_SAMPLES
 
 
 def test_stages_that_are_gone_are_forgotten(home):
@@ -149,7 +175,7 @@ def test_gg_19_disks_and_counters_of_what_cant_be_seen_are_not_shown(home):
 
 
 def test_a_home_of_any_name_has_one_that_addresses_can_bear(tmp_path):
-    """Its folder's name may hold anything; what the page calls it has no blank, which parts keys, and nothing of URLs."""
+    """Its folder's name may hold anything; what the page calls it has no blank (those part keys), no sign of URLs."""
     looking = Watch(make_home(tmp_path / "my home?#%"), WebParams())
     assert looking.name == "my_home___"
 

@@ -31,6 +31,7 @@ from trails.runtime.stats import Stats
 Wait = int | tuple[int, int]
 """What to wake on while idle: a file descriptor to read from, or (descriptor, select.POLLIN | select.POLLOUT)."""
 
+FIRST_SAVE = 1.0
 BUSY_LOOK = 0.02
 """Seconds between two looks at the control socket while there is work: a poll a step would cost small steps dear."""
 
@@ -163,7 +164,8 @@ def _loop(
     chores: Sequence[Chore],
     meter: Meter,
 ) -> None:
-    due = clock.monotonic() + checkpoint_every
+    # The first one soon: until then INFO can say nothing of this run.
+    due = clock.monotonic() + min(checkpoint_every, FIRST_SAVE)
     looked = 0.0
     while not stop.requested and not process.finished():
         more = process.step()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ggsci.stages import EXTRACT, PUMP, REPLICAT, RUNNING, Stage
+from ggsci.flow.stages import EXTRACT, PUMP, REPLICAT, RUNNING, Stage
 from trails.runtime.diskguard import human
 
 WORTH_BYTES = 1 << 20

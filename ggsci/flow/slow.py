@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ggsci import pipelines
-from ggsci.pipelines import Pipeline, Stage
+from ggsci.flow import pipelines
+from ggsci.flow.pipelines import Pipeline, Stage
 from ggsci.session import Session
 from ggsci.view import span
 from trails.errors import GateError

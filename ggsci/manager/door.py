@@ -23,7 +23,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ggsci import access
-from ggsci.manager_params import ManagerParams
+from ggsci.manager.params import ManagerParams
 from trails import tls
 from trails.errors import OperatorError
 from trails.runtime.clock import Clock

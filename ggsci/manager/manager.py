@@ -1,8 +1,8 @@
 """The Manager of a home: `python -P -m ggsci.manager --home DIR`. One per home, by the lock of the name MGR.
 
 It is a process like any other (trails.runtime): report, ggserr.log, status file, control socket, signals, exit codes.
-Its parts: the groups (manager_children), the Collectors (manager_collectors), purging (manager_purge), the disk
-(manager_disk), lag and down reports (manager_lag), the page (manager_web).
+Its parts: the groups (children), the Collectors (collectors), purging (purge), the disk
+(disk), lag and down reports (lag), the page (web).
 It keeps nothing that its death could lose: groups and Collectors go on, and the next Manager finds them again.
 """
 
@@ -11,18 +11,20 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from ggsci import manager_children, manager_collectors, manager_lag, manager_purge
-from ggsci.manager_children import Children
-from ggsci.manager_collectors import Collectors
-from ggsci.manager_disk import Disk
-from ggsci.manager_notify import Notifier
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_slots import SlotChecks
-from ggsci.manager_web import WebChild
+from ggsci.manager import children as manager_children
+from ggsci.manager import collectors as manager_collectors
+from ggsci.manager import lag as manager_lag
+from ggsci.manager import purge as manager_purge
+from ggsci.manager.children import Children
+from ggsci.manager.collectors import Collectors
+from ggsci.manager.disk import Disk
+from ggsci.manager.notify import Notifier
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.slots import SlotChecks
+from ggsci.manager.web import WebChild
 from trails.checkpoint import Checkpoint
 from trails.errors import GateError, OperatorError
 from trails.runtime import registration
@@ -30,7 +32,7 @@ from trails.runtime.diskguard import Limits
 from trails.runtime.globals import read as read_globals
 from trails.runtime.limits import Muffler
 from trails.runtime.params import parse_file
-from trails.runtime.process import Context, Process, main
+from trails.runtime.process import Context, Process
 
 STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
 REFRESHED, RULE = "TG-00985", "TG-00958"
@@ -274,7 +276,3 @@ def _keyword(name: str) -> str:
 def build(context: Context) -> Process:
     """The Manager for a checked parameter file."""
     return Manager(context, ManagerParams.from_statements(context.statements, context.parameter_file))
-
-
-if __name__ == "__main__":
-    sys.exit(main("MANAGER", sys.argv[1:], build))

@@ -1,6 +1,6 @@
 """Handing out Collectors: a pump asks at the Manager's port, and is told the port of a Collector of its own.
 
-               one line of JSON came through the door          -> refuse, or (manager_door)
+               one line of JSON came through the door          -> refuse, or (door)
     ENDING     the older Collector of the same pump is ended   (SIGTERM, after a while SIGKILL)
     STARTING   a new one recovers the trail and says its port  -> answer
 
@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from ggsci import manager_ports
 from ggsci.certificate_files import Expiry
-from ggsci.manager_door import MAX_REQUEST, Door, Refusal, Visitor
-from ggsci.manager_params import ManagerParams
+from ggsci.manager import ports as manager_ports
+from ggsci.manager.door import MAX_REQUEST, Door, Refusal, Visitor
+from ggsci.manager.params import ManagerParams
 from trails import tls
 from trails.errors import GateError, OperatorError
 from trails.fs import read_bytes, replace_durably

@@ -25,8 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ggsci.manager_params import ManagerParams
-from ggsci.manager_rules import RestartRule, minutes
+from ggsci.manager.params import ManagerParams
+from ggsci.manager.rules import RestartRule, minutes
 from trails.errors import EXIT_AWAY, EXIT_STOPPED, GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
 from trails.runtime import registration as registrations

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ggsci.manager_rules import HOUR, PurgeRule
+from ggsci.manager.rules import HOUR, PurgeRule
 from trails.errors import GateError, OperatorError
 from trails.position import SEQNO_DIGITS, TrailName, parse_file_name
 from trails.runtime import purge as purging

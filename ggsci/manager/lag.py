@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ggsci.facts import GroupFacts, gather
-from ggsci.manager_params import ManagerParams
+from ggsci.manager.params import ManagerParams
 from ggsci.view import span
 from trails.runtime.home import Home
 from trails.runtime.report import Log

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ggsci.manager_rules import Ranges
+from ggsci.manager.rules import Ranges
 
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ggsci import holding, stages
-from ggsci.stages import EXTRACT, PUMP, REPLICAT, Stage
+from ggsci.flow import holding, stages
+from ggsci.flow.stages import EXTRACT, PUMP, REPLICAT, Stage
 from trails.errors import GateError
 from trails.runtime.home import Home
 

@@ -6,9 +6,10 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ggsci import access, manager_ports
-from ggsci import manager_rules as rules
-from ggsci.manager_rules import GroupSpec, PurgeRule, Ranges, RestartRule
+from ggsci import access
+from ggsci.manager import ports as manager_ports
+from ggsci.manager import rules
+from ggsci.manager.rules import GroupSpec, PurgeRule, Ranges, RestartRule
 from ggsci.web.params import KEYWORDS as WEB_KEYWORDS
 from ggsci.web.params import WebParams
 from trails.errors import OperatorError
