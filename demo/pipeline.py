@@ -111,6 +111,7 @@ class Options:
     extract: Sequence[str] = ()
     replicat: Sequence[str] = ()
     restart_seconds: int | None = 1
+    timeout: int = 5
     checkpoint_seconds: int = 10
     purge_seconds: int = 0
     manager: Sequence[str] = ()
@@ -197,7 +198,7 @@ class Pipeline:
         self.source.params(
             "PMP1",
             "EXTRACT PMP1",
-            f"RMTHOST {options.remote_host}, MGRPORT {self.target.port}, TIMEOUT 5",
+            f"RMTHOST {options.remote_host}, MGRPORT {self.target.port}, TIMEOUT {options.timeout}",
             "RETRYDELAY 1",
             "RMTTRAIL ./dirdat/rt",
             seconds,
@@ -336,12 +337,16 @@ def wait_for(
     message: Callable[[], str] = lambda: "it did not come about",
     every: float = 0.1,
 ) -> None:
-    """Ask again and again. Raises PipelineError after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    """Ask again and again. Raises PipelineError after `timeout` seconds.
+
+    What takes long to ask is asked as seldom: who waits must not take the machine from those who are waited for.
+    """
+    deadline = (begin := time.monotonic()) + timeout
     while not condition():
-        if time.monotonic() > deadline:
+        if (now := time.monotonic()) > deadline:
             raise PipelineError(f"after {timeout:g} s: {message()}")
-        time.sleep(every)
+        time.sleep(max(every, now - begin))
+        begin = time.monotonic()
 
 
 def free_ports(count: int) -> range:

@@ -298,7 +298,7 @@ class Look:
 
 
 class Watcher:
-    """Looks at the target all the time, in a thread of its own."""
+    """Looks at the target all the time, in a thread of its own; what a look costs, it rests."""
 
     def __init__(self, url: str, pause: float = 0.05) -> None:
         self.looks = 0
@@ -321,8 +321,11 @@ class Watcher:
         while not self._stop.is_set():
             try:
                 with psycopg.connect(self._url, autocommit=True) as connection:
-                    while not self._stop.wait(self._pause):
+                    pause = self._pause
+                    while not self._stop.wait(pause):
+                        begin = time.monotonic()
                         self._look(connection)
+                        pause = max(self._pause, time.monotonic() - begin)
             except psycopg.OperationalError:
                 self._stop.wait(0.2)  # a test may have killed the server
 

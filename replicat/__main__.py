@@ -12,6 +12,7 @@ from replicat.params import ReplicatParams, exact_table
 from replicat.refused.discard import Discards, needs_file
 from replicat.refused.discardfile import DiscardFile
 from replicat.scratch import Scratch
+from replicat.startup import load_row
 from replicat.target import Target
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
@@ -45,7 +46,9 @@ def build(context: Context) -> Process:
         return report_and_stop(context, check(params, registration, context.home, context.fs))
     trail = TrailName.parse(registration.trail, context.home.root)
     target = _target(context, params)
-    target.connect()  # a wrong password should not cost the seconds that Spark takes to start
+    target.connect()  # a wrong password, or a row that is gone, should not cost the seconds that Spark takes to start
+    seen = _seen(context, registration)
+    load_row(target, registration, seen)
     context.report.lines(about(target, params.target_url))
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
     settings = SparkSettings(
@@ -70,7 +73,7 @@ def build(context: Context) -> Process:
             spill=settings.scratch if settings.local else "",
             note=notes(context.log, context.clock),
             tell=lambda text: context.log.detail(RESOLVED, text),
-            seen=_seen(context, registration),
+            seen=seen,
             discards=discards,
             heartbeats=_heartbeats(context, params, target),
         )

@@ -47,14 +47,8 @@ def find_row(
 
     `seen`: a row was there before, and bore this ALTER's number.
     """
-    row = target.load_row()
+    row = load_row(target, reg, seen)
     if row is None:
-        if seen is not None and reg.alter_no <= seen:
-            raise OperatorError(
-                f"the checkpoint table has no row of group {reg.name}, which had one: the target was restored, "
-                "or somebody deleted the row",
-                hint=f"Find out how far the target's tables are, then ALTER REPLICAT {reg.name}, EXTSEQNO n, EXTRBA n",
-            )
         row = _started(_placed(reg, fs, trail) if reg.alter else _first(reg), reg, fs, trail, note)
         target.add_row(row)
         note(f"Starting at position {row.position}: the checkpoint table has no row of this group")
@@ -73,6 +67,18 @@ def find_row(
     if new != row:
         target.flush(row, new)
     return new
+
+
+def load_row(target: Target, reg: Registration, seen: int | None) -> Row | None:
+    """The group's row; None if it has none and never had one, or is told to begin anew."""
+    row = target.load_row()
+    if row is None and seen is not None and reg.alter_no <= seen:
+        raise OperatorError(
+            f"the checkpoint table has no row of group {reg.name}, which had one: the target was restored, "
+            "or somebody deleted the row",
+            hint=f"Find out how far the target's tables are, then ALTER REPLICAT {reg.name}, EXTSEQNO n, EXTRBA n",
+        )
+    return row
 
 
 def _first(reg: Registration) -> Row:

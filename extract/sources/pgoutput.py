@@ -138,13 +138,13 @@ def fix_bool(text: bytes) -> bytes:
         return b"true"
     if text == b"f":
         return b"false"
-    raise PgoutputError(f"pgoutput: expected t or f in a boolean column, found {text[:40]!r}")
+    raise PgoutputError(f"pgoutput: expected t or f in a boolean column, found {len(text)} bytes")
 
 
 def fix_bytea(text: bytes) -> Any:
     r"""The bytes of `\x...`, wrapped so that the trail stores them as binary."""
     if text[:2] != b"\\x":
-        raise PgoutputError(rf"pgoutput: expected \x and hex digits in a bytea column, found {text[:40]!r}")
+        raise PgoutputError(rf"pgoutput: expected \x and hex digits in a bytea column, found {len(text)} bytes")
     try:
         return binary(binascii.unhexlify(text[2:]))
     except binascii.Error as error:

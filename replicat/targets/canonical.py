@@ -179,10 +179,15 @@ def int_of_boolean(text: str) -> int:
 
 def int_of(text: str) -> int:
     """A whole number of 64 bits."""
-    number = int(whole(text))
-    if number not in _INT64:
+    number = whole(text)
+    if not _in_64_bits(number):
         raise UnfitError("the column holds whole numbers of 64 bits", OUT_OF_RANGE)
-    return number
+    return int(number)
+
+
+def _in_64_bits(number: str) -> bool:
+    """Longer ones are not even read: Python refuses thousands of digits."""
+    return len(number) <= 20 and int(number) in _INT64
 
 
 def int_as_float(text: str) -> float:
@@ -193,7 +198,7 @@ def int_as_float(text: str) -> float:
 def number_of(text: str) -> int | float:
     """As SQLite's NUMERIC affinity has it: whole numbers of 64 bits, else a double that gives all digits back."""
     exact = _ZEROS_AFTER_POINT.sub(r"\1", text)
-    if _WHOLE.match(exact) and int(exact) in _INT64:
+    if _WHOLE.match(exact) and _in_64_bits(exact):
         return int(exact)
     return _as_double(text) if "e" not in text else float_of(text)
 
@@ -213,7 +218,7 @@ def float_of(text: str) -> float:
 def keeps_text(family: str, text: str) -> str:
     """Text for a column with a number's affinity: SQLite would make a number of what looks like one."""
     if _LOOKS_NUMERIC.match(text) and not (
-        family != "real" and _WHOLE.match(text) and text != "-0" and int(text) in _INT64
+        family != "real" and _WHOLE.match(text) and text != "-0" and _in_64_bits(text)
     ):
         raise UnfitError("SQLite would make another number of this text: declare the column TEXT")
     return text

@@ -172,7 +172,7 @@ class PostgresTarget(StagedTarget):
         try:
             self._execute("SET LOCAL synchronous_commit = on")
             yield
-            self._execute("COMMIT")
+            self._commit()
         except PlaceLostError:
             self._execute("ROLLBACK")
             raise
@@ -196,12 +196,18 @@ class PostgresTarget(StagedTarget):
     def commit(self) -> None:
         """See Target."""
         with self.mapped():
-            self._execute("COMMIT")
+            self._commit()
             self._fresh.clear()
             self._loaded.clear()
             if len(self._stages) > MOST_STAGES:
                 self._execute("DISCARD TEMPORARY")
                 self._stages.clear()
+
+    def _commit(self) -> None:
+        # A transaction that an error broke is rolled back by COMMIT, and the server calls that no error.
+        done = self._execute("COMMIT").statusmessage
+        if done != "COMMIT":
+            raise AwayError(f"the target answered COMMIT by {done}: nothing of the transaction was applied")
 
     def truncate(self, step: Truncate) -> None:
         """One statement for all its tables."""

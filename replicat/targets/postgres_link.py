@@ -77,9 +77,11 @@ def refusal(error: Exception) -> RefusedError | None:
 
 
 def without_values(error: psycopg.Error) -> str:
-    """The server's message with names only: no DETAIL, no CONTEXT, and of a value that does not fit nothing."""
+    """The server's message with names only: no CONTEXT, no DETAIL that could quote a row, nothing of unfit values."""
     text = " ".join((error.diag.message_primary or str(error)).split())
     if isinstance(error, errors.RaiseException):
         return f"a trigger or function refuses it (SQLSTATE {error.sqlstate})"  # its text can be anything
+    if isinstance(error, errors.FeatureNotSupported) and error.diag.message_detail:
+        return f"{text}; {' '.join(error.diag.message_detail.split())}"  # of tables: which one stands in the way
     # Errors of class 22 quote the value, and no name; those of class 23 and the others names, and no value.
     return re.sub(r'".*"', '"..."', text) if isinstance(error, errors.DataError) else text

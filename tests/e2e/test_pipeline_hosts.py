@@ -58,6 +58,7 @@ def running(hosts: dict[str, str], postgres16: PostgresServer, postgres18: Postg
         manager=["BIND 0.0.0.0"],
         prefixes={side: ("ip", "netns", "exec", name) for side, name in NAMES.items()},
         checkpoint_seconds=1,
+        timeout=2,
         replicat=["SPARKMEMORY 512M"],
     )
     with rig(postgres16, postgres18, options) as made:
@@ -70,9 +71,9 @@ def test_the_link_goes_down_and_up(running: Rig, hosts: dict[str, str]) -> None:
     with running.workload() as work, running.watcher() as watcher:
         wait_for(lambda: watcher.looks > 5, 60)
         ip("link", "set", hosts["source"], "down", inside=NAMES["source"])
-        time.sleep(7)
+        time.sleep(3)
         ip("link", "set", hosts["source"], "up", inside=NAMES["source"])
-        wait_for(lambda: work.transactions > 500, 60)
+        wait_for(lambda: work.transactions > 300, 60)
         work.stop()
         running.ends_equal()
     assert not watcher.faults

@@ -15,9 +15,10 @@ from replicat.refused.discard import Discards
 from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
-from tests.e2e.test_replicat_postgres import REG, Bench, D, I, T, U
+from tests.e2e.test_replicat_postgres import Bench, D, I, T, U
 from tests.e2e.test_replicat_process import LOG, Group, group
 from tests.support.homes import bad, good
+from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import InlineEngine, table
 from trails.errors import OperatorError
 from trails.fs import RealFs

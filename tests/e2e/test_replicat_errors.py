@@ -14,8 +14,9 @@ from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_discards import DiscardBench, counts
-from tests.e2e.test_replicat_postgres import REG, D, I, U
+from tests.e2e.test_replicat_postgres import D, I, U
 from tests.support.ddl_target import definition, feed_ddl, table_shape
+from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import InlineEngine, table
 from trails.ddl import ALTER, DdlChange, DdlColumn
 from trails.errors import OperatorError

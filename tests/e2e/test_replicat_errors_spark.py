@@ -18,7 +18,8 @@ from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_discards import DiscardBench, counts
-from tests.e2e.test_replicat_postgres import REG, D, I, U
+from tests.e2e.test_replicat_postgres import D, I, U
+from tests.support.replicat_bench import REG
 from trails.fs import Fs, RealFs
 from trails.record import Column, TableDef
 from trails.runtime.clock import RealClock

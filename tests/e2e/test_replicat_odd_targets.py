@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from replicat.replicat import Replicat
-from tests.e2e.test_replicat_postgres import KV, REG, Bench, bench
+from tests.e2e.test_replicat_postgres import KV, Bench, bench
+from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import table
 from trails.errors import OperatorError
 from trails.record import TRUNCATE_CASCADE, Column, Op, TableDef

@@ -11,73 +11,35 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat.params import ReplicatParams
 from replicat.replicat import Replicat
 from replicat.targets.merge import Merge
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
-from replicat.targets.postgres_admin import add_row_table
-from tests.support.replicat_trail import InlineEngine, TrailFeed, table
+from tests.support import replicat_bench
+from tests.support.replicat_trail import table
 from trails.errors import OperatorError
-from trails.fs import RealFs
-from trails.position import TrailName
 from trails.record import MISSING, TRUNCATE_CASCADE, TRUNCATE_RESTART_IDENTITY, Column, Op, TableDef
-from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
 
 pytestmark = pytest.mark.e2e
 
-REG = Registration("REP1", "REPLICAT", "TRAIL", group_key=77, added_us=5)
 I, U, D, T = Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE  # noqa: E741  -- one letter an op keeps scripts readable
 KV = table("src", "kv", "id a b", "id")
 
 
-class Bench:
-    """One trail, one target database, and a Replicat between them that can be made again."""
+class Bench(replicat_bench.Bench):
+    """See there: on PostgreSQL, with DBOPTIONS."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.folder = folder
-        self.folder = folder
-        self.trail = TrailName(str(folder / "dirdat"), "rt")
-        self.feed = TrailFeed(RealFs(), self.trail)
-        self.url = url
-        self.registration = REG
-        self.lines: list[str] = []
-        self.notes: list[str] = []
-        self.maps = "MAP src.*, TARGET public.*;"
-        add_row_table(url, ("gg", "chk"))
-
-    def params(self) -> ReplicatParams:
-        text = f"REPLICAT rep1\nTARGETDB '{self.url}'\n" + "\n".join(self.lines) + f"\n{self.maps}\n"
-        return ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
-
-    def replicat(self, url: str = "") -> Replicat:
-        params = self.params()
-        return Replicat(
-            params, self.registration, self.trail, fs=RealFs(), clock=RealClock(), target=self.target(url),
-            engine=InlineEngine(), note=self.notes.append,
-        )  # fmt: skip
+        super().__init__(folder, url, "public", checkpoints="gg")
 
     def target(self, url: str = "", **more: Any) -> PostgresTarget:
-        """The target as the parameters say, not connected."""
+        """See there."""
         params = self.params()
         options = params.db_options
         settings = PostgresSettings(
-            url or self.url, ("gg", "chk"), "REP1", 77, "/home", params.commit_wait, options.suppress_triggers,
+            url or self.url, self.table, "REP1", 77, "/home", params.commit_wait, options.suppress_triggers,
             options.defer_ref_const, options.follow_sequences,
         )  # fmt: skip
         return PostgresTarget(replace(settings, **more))
-
-    def run(self, url: str = "") -> Replicat:
-        """Apply all that waits, then stop."""
-        process = self.replicat(url)
-        try:
-            while process.step():
-                pass
-            process.flush()
-        finally:
-            process.close()
-        return process
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, autocommit=True) as conn:
@@ -225,7 +187,7 @@ def test_table_without_a_key(bench: Bench):
         ("1", "dup  "), ("1.00", "dup  "), ("2", None),
     ]  # fmt: skip
     bench.feed.tx((D, log, ["77", None]))
-    with pytest.raises(OperatorError, match=r"src\.log.*delete of row \(77, None\).*no row is equal in all"):
+    with pytest.raises(OperatorError, match=r"src\.log.*delete of row \(no key\).*no row is equal in all"):
         bench.run()
 
 

@@ -17,7 +17,7 @@ from tests.e2e.test_replicat_process import Group
 from trails.record import Column, Op, TableDef
 from trails.runtime.control import ask
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
 _ID, _F, _A = Column("id", "integer", "integer", True), Column("f", "double", "double"), Column("a", "text", "text")
 KV = TableDef("src", "kv", (_ID, _F, _A))

@@ -27,26 +27,36 @@ REG = Registration("REP1", "REPLICAT", "TRAIL", group_key=77, added_us=5)
 class Bench:
     """One trail, one target, and a Replicat between them that can be made again. `schema`: of the target's tables."""
 
-    def __init__(self, folder: Path, url: str, schema: str, *, feed: bool = True) -> None:
+    def __init__(self, folder: Path, url: str, schema: str, *, feed: bool = True, checkpoints: str = "") -> None:
+        """`checkpoints`: the schema of the checkpoint table, if it is another one."""
         self.folder, self.url, self.schema = folder, url, schema
         self.trail = TrailName(str(folder / "dirdat"), "rt")
         self.lines: list[str] = []
         self.notes: list[str] = []
         self.maps = f"MAP src.*, TARGET {schema}.*;"
-        self.table = (schema, "chk")
+        self.table = (checkpoints or schema, "chk")
+        self.registration = REG
         if feed:
             self.feed = TrailFeed(RealFs(), self.trail)
             admin_for(url).add_row_table(url, self.table)
 
-    def replicat(self, url: str = "") -> Replicat:
+    def params(self) -> ReplicatParams:
+        """The parameter file."""
         text = f"REPLICAT rep1\nTARGETDB '{self.url}'\n" + "\n".join(self.lines) + f"\n{self.maps}\n"
-        params = ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
-        settings = TargetSettings(url or self.url, self.table, "REP1", 77, str(self.folder), params.commit_wait)
-        target = open_target(settings)
+        return ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
+
+    def target(self, url: str = "") -> Target:
+        """The target as the parameters say, not connected."""
+        wait = self.params().commit_wait
+        return open_target(TargetSettings(url or self.url, self.table, "REP1", 77, str(self.folder), wait))
+
+    def replicat(self, url: str = "") -> Replicat:
+        """A process, not begun."""
+        target = self.target(url)
         options = {"clock": RealClock(), **self.options(target)}
         return Replicat(
-            params, REG, self.trail, fs=RealFs(), target=target, engine=InlineEngine(), note=self.notes.append,
-            **options,
+            self.params(), self.registration, self.trail, fs=RealFs(), target=target, engine=InlineEngine(),
+            note=self.notes.append, **options,
         )  # fmt: skip
 
     def options(self, target: Target) -> dict[str, Any]:

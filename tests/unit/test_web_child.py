@@ -79,7 +79,8 @@ def test_without_webport_there_is_no_page(home):
 
 def test_every_keyword_is_understood():
     found = params(
-        "WEBPORT 7890\nWEBBIND 0.0.0.0\nWEBNOTLS\nWEBCHECKSECONDS 2\nWEBHOST Gate.example.org\nWEBHOME target, DIR /opt/gate\n"
+        "WEBPORT 7890\nWEBBIND 0.0.0.0\nWEBNOTLS\nWEBCHECKSECONDS 2\nWEBHOST Gate.example.org\n"
+        "WEBHOME target, DIR /opt/gate\n"
         "WEBHOME far, URL https://gate2:7890/, TOKENFILE /opt/far.token\n"
     )
     homes = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ggsci.web import details, guard, trailpages, words
+from ggsci.web import details, drawing, guard, trailpages, words
 from ggsci.web.app import THREADS
 from ggsci.web.params import WebParams
 from ggsci.web.tokens import ensure_token
@@ -104,6 +104,22 @@ def test_gg_19_what_is_unknown_says_so(home):
         plain(shown(Site(home, [pipeline(replace(blind, lag_us=-5, lag_why="clocks disagree"))]), "/")).count("UNKNOWN")
         >= 5
     )
+
+
+def test_a_process_that_does_not_answer_never_looks_healthy(home):
+    """Its process lives, so it is RUNNING; whether it does anything nobody knows, and so it is drawn and counted."""
+    hung = stage(home, lag_us=None, lag_why="it runs, but does not tell", extra={"unanswered": True})
+    html = shown(Site(home, [pipeline(hung)]), "/")
+    assert 'class="stage unknown' in html
+    assert "1 UNKNOWN" in plain(html)
+
+
+def test_of_a_slot_that_was_not_looked_at_nothing_is_known(home):
+    """No headroom means no limit only where the limit was looked at."""
+    for limit, told in (({"wal_limit_bytes": None}, "no limit"), ({}, "UNKNOWN")):
+        extra = {"home_id": home.id, "wal_status": "reserved", "wal_headroom_bytes": None, **limit}
+        rows = dict(drawing.figures(stage(home, extra=extra)))
+        assert rows["WAL headroom"] == told
 
 
 def test_names_from_elsewhere_are_text(home):
