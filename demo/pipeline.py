@@ -221,7 +221,9 @@ class Pipeline:
     # --- running ---
 
     def start(self) -> None:
-        """Start both Managers and all groups; true once each runs."""
+        """Start both Managers and all groups, unless all run; returns once each runs."""
+        if self.all_run():
+            return
         with ThreadPoolExecutor(2) as pool:
             started = [pool.submit(host.run, "START MANAGER", "START ER *") for host in (self.source, self.target)]
             for done in started:
@@ -283,21 +285,24 @@ class Pipeline:
 
     def wait_running(self, timeout: float = 60.0) -> None:
         """Wait until every group and both Managers run."""
+        wait_for(self.all_run, timeout, lambda: f"not everything runs:\n{self.state()}")
 
-        def all_run() -> bool:
-            statuses = [*self.source.statuses().values(), *self.target.statuses().values()]
-            return all(one["status"] == "RUNNING" for one in statuses)
-
-        wait_for(all_run, timeout, lambda: f"not everything runs:\n{self.state()}")
+    def all_run(self) -> bool:
+        """Whether every group and both Managers run."""
+        return all(
+            one["status"] == "RUNNING" for host in (self.target, self.source) for one in host.statuses().values()
+        )
 
     def wait_status(self, host: Host, group: str, status: str, timeout: float = 60.0) -> dict[str, Any]:
         """Wait until a group shows this status; its row of INFO ALL."""
-        wait_for(
-            lambda: host.statuses()[group]["status"] == status,
-            timeout,
-            lambda: f"{group} does not become {status}:\n{self.state()}",
-        )
-        return host.statuses()[group]
+        row: dict[str, Any] = {}
+
+        def shown() -> bool:
+            row.update(host.statuses()[group])
+            return bool(row["status"] == status)
+
+        wait_for(shown, timeout, lambda: f"{group} does not become {status}:\n{self.state()}")
+        return row
 
     def state(self) -> str:
         """INFO ALL of both homes and the ends of both logs, for an error message."""

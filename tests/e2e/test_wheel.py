@@ -91,7 +91,7 @@ def manager(bindir: Path, folder: Path) -> Iterator[Path]:
     _ggsci(bindir, folder, "START MANAGER")
     yield folder
     _ggsci(bindir, folder, "STOP MANAGER!")
-    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive)
+    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive, 60)
 
 
 def _environment() -> dict[str, str]:
