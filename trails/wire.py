@@ -372,8 +372,7 @@ def _sized(name: str, body: bytearray, size: int) -> None:
 
 def _read_text(body: Buffer) -> str:
     """A text for people: it goes into logs, where no line of a peer's making may look like one of ours."""
-    text = bytes(body).decode("utf-8", "replace")
-    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in bytes(body).decode("utf-8", "replace"))
 
 
 def _read_refuse(body: bytearray) -> Event:

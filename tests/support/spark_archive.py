@@ -65,8 +65,9 @@ def _made(archive: Path) -> bool:
             subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=80)
         except subprocess.TimeoutExpired:
             return False
-        for old in archive.parent.glob(f"{archive.stem.rpartition('-')[0]}-*.jsa"):
-            old.unlink()  # who uses it keeps it
+        for old in archive.parent.glob(f"{archive.stem.rpartition('-')[0]}-*"):
+            if old.stem != archive.stem:
+                old.unlink()  # who uses it keeps it
         made.rename(archive)
     return True
 
