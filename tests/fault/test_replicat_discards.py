@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from replicat.params import ReplicatParams
 from replicat.refused.discardfile import Examined
 from replicat.replicat import Replicat
 from tests.support.list_target import ListTarget, shape
-from tests.support.replicat_lives import DISCARDS, REG, TRAIL, FailAt, Lives
+from tests.support.replicat_lives import DISCARDS, REG, TRAIL, FailAt, Lives, calls_of, killed_at
 from tests.support.replicat_trail import InlineEngine, TrailFeed, table
 from trails.errors import AwayError, OperatorError
 from trails.record import MISSING, Op
@@ -88,26 +86,11 @@ def test_a_rollover_begins_a_new_file_once_all_is_durable():
     process.close()
 
 
-def calls(count: Callable[[Run, FailAt], None]) -> int:
-    """How many calls a clean run makes."""
-    run, counter = Run(), FailAt(10**9, Crash())
-    count(run, counter)
-    run.check("clean")
-    return 10**9 - counter.left
-
-
 @pytest.mark.parametrize("how", After)
 def test_a_crash_at_every_call_of_the_target(how: After):
     """I8, CW-01: before and after each commit; what was committed without a change had its record on the disk."""
-    for number in range(1, calls(lambda run, counter: run(run.target(counter)) and None) + 1):
-        run = Run()
-        with pytest.raises(Crash):
-            run(run.target(FailAt(number, Crash())))
-        run.fs.reboot(how)
-        if how is not After.KILL:
-            run.check_durable(number)
-        run()
-        run.check(number)
+    for number in range(1, calls_of(Run()) + 1):
+        killed_at(Run(), number, how)
 
 
 @pytest.mark.parametrize("how", After)
@@ -132,7 +115,7 @@ def test_a_crash_at_every_call_of_the_file_system(how: After):
 
 def test_away_at_every_call_of_the_target():
     """The same process tries again: the records are there, and are not written twice, nor counted twice."""
-    for number in range(4, calls(lambda run, counter: run(run.target(counter)) and None) + 1):
+    for number in range(4, calls_of(Run()) + 1):
         run = Run()
         stats = run(run.target(FailAt(number, AwayError("gone")))).stats.to_reply()
         run.check(number)

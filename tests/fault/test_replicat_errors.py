@@ -12,7 +12,7 @@ import pytest
 
 from replicat.params import ReplicatParams
 from tests.support.list_target import shape
-from tests.support.replicat_lives import DISCARDS, FailAt, Lives
+from tests.support.replicat_lives import DISCARDS, FailAt, Lives, calls_of, killed_at
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError, OperatorError
 from trails.record import MISSING, Op
@@ -80,17 +80,8 @@ def test_a_clean_run_counts_what_is_given_up():
 @pytest.mark.parametrize("how", After)
 def test_a_crash_at_every_call_of_the_target(how: After):
     """I8, I10: between a condemnation and its carrying out, too: it is found out again."""
-    clean, counter = Run(), FailAt(10**9, Crash())
-    clean(clean.target(counter))
-    for number in range(1, 10**9 - counter.left + 1):
-        run = Run()
-        with pytest.raises(Crash):
-            run(run.target(FailAt(number, Crash())))
-        run.fs.reboot(how)
-        if how is not After.KILL:
-            run.check_durable(number)
-        run()
-        run.check(number)
+    for number in range(1, calls_of(Run()) + 1):
+        killed_at(Run(), number, how)
 
 
 @pytest.mark.parametrize("how", After)
@@ -117,9 +108,7 @@ def test_a_crash_at_every_call_of_the_file_system(how: After):
 
 def test_away_at_every_call_of_the_target():
     """One process, whose verdicts outlive the connection: the same end, each change counted once."""
-    clean, counter = Run(), FailAt(10**9, Crash())
-    clean(clean.target(counter))
-    for number in range(4, 10**9 - counter.left + 1):
+    for number in range(4, calls_of(Run()) + 1):
         run = Run()
         stats = run(run.target(FailAt(number, AwayError("gone")))).stats.to_reply()
         run.check(number)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from replicat.params import ReplicatParams
 from replicat.refused.discard import Discards
 from replicat.refused.discardfile import DiscardFile, Examined
@@ -15,7 +17,7 @@ from tests.support.list_target import ListTarget, Store
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.position import TrailName
 from trails.runtime.registration import Registration
-from trails.testing import FakeClock, FaultFs
+from trails.testing import After, Crash, FakeClock, FaultFs
 
 TRAIL = TrailName("/home/dirdat", "rt")
 DISCARDS = "/home/dirdsc/REP1.dsc"
@@ -119,3 +121,22 @@ class Lives:
         if self.store.row is not None:
             committed = [(csn, n) for csn, n in self.discarded if csn <= int(self.store.row.csn or 0)]
             assert set(committed) <= set(self.records()), where
+
+
+def calls_of(lives: Lives) -> int:
+    """How many calls of the target a clean run makes."""
+    counter = FailAt(10**9, Crash())
+    lives(lives.target(counter))
+    lives.check("clean")
+    return 10**9 - counter.left
+
+
+def killed_at(lives: Lives, number: int, how: After) -> None:
+    """A process dies at the n-th call of the target, with its file system or not; the next one ends as it should."""
+    with pytest.raises(Crash):
+        lives(lives.target(FailAt(number, Crash())))
+    lives.fs.reboot(how)
+    if how is not After.KILL:
+        lives.check_durable(number)
+    lives()
+    lives.check(number)
