@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zlib
 from functools import cache as once
 from importlib.util import find_spec
@@ -56,14 +57,18 @@ def _short(*facts: object) -> str:
 
 
 def _made(archive: Path) -> bool:
-    """Make it; False if this machine has no time for that now."""
+    """Make it; False, and a warning, if this machine has no time for that now, or its Java makes none."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         made = Path(scratch) / archive.name
         command = [sys.executable, "-m", "tests.support.spark_archive", scratch]
         env = os.environ | {OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
         try:
             subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=80)
-        except subprocess.TimeoutExpired:
+        except subprocess.SubprocessError as error:
+            warnings.warn(f"Spark's tests start slower, without an archive of classes: {error}", stacklevel=2)
+            return False
+        if not made.exists():  # a Java without an archive of its own
+            warnings.warn("Spark's tests start slower: this Java made no archive of classes", stacklevel=2)
             return False
         for old in archive.parent.glob(f"{archive.stem.rpartition('-')[0]}-*"):
             if old.stem != archive.stem:
