@@ -59,20 +59,22 @@ def test_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
     assert bench.assert_equal() > 200
 
 
-@pytest.mark.parametrize(
-    ("bench", "transactions", "least"), [("", 400, 20), ("NOPASSTHRU", 150, 3)], indirect=["bench"]
-)
-def test_a_link_cut_at_random_bytes_loses_and_doubles_nothing(bench, proxy, transactions, least):
+@pytest.mark.parametrize("bench", ["", "NOPASSTHRU"], indirect=True)
+def test_a_link_cut_at_random_bytes_loses_and_doubles_nothing(bench, proxy):
     """Cuts inside greetings, block headers, payloads and acknowledgements; only whole blocks reach the trail."""
-    chance = random.Random(3)
-    cuts = iter([chance.choice((40, 300, 3_000, 30_000)) + chance.randrange(20_000) for _ in range(50)])
-    proxy._limit = lambda: next(cuts, None)
+    chance, cuts = random.Random(3), 15
+    sizes = (40, 300, 3_000, 30_000)
+    proxy._limit = lambda: chance.choice(sizes) + chance.randrange(20_000) if proxy.cuts < cuts else None
     source = Source(bench.fs, bench.local, max_bytes=300_000, seed=3)
-    source.mixed(transactions)
     bench.start()
-    bench.drain()
-    assert proxy.cuts >= least
-    assert bench.assert_equal() > transactions
+    # How often the same load is cut depends on which end is faster: there is load until the cuts were had.
+    for _ in range(20):
+        source.mixed(100)
+        bench.drain()
+        if proxy.cuts >= cuts:
+            break
+    assert proxy.cuts >= cuts
+    assert bench.assert_equal() > cuts
     # What was sent twice counts once, and what arrived without our hearing of it counts too.
     assert sum(table["operations"] for table in bench.ask("STATS")["tables"]) == changes_in(bench)
 
