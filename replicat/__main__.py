@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from replicat.heartbeat import End, ReplicatHeartbeats
@@ -12,17 +13,15 @@ from replicat.params import ReplicatParams, exact_table
 from replicat.refused.discard import Discards, needs_file
 from replicat.refused.discardfile import DiscardFile
 from replicat.scratch import Scratch
-from replicat.startup import load_row
 from replicat.target import Target
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.position import TrailName
+from trails.reader import is_encrypted
 from trails.runtime import clockdiff
 from trails.runtime import globals as globals_file
 from trails.runtime.checking import report_and_stop
-from trails.runtime.clock import Clock
 from trails.runtime.heartbeattable import HeartbeatTable
-from trails.runtime.limits import Muffler
 from trails.runtime.process import Context, Process, main
 from trails.runtime.registration import Registration
 from trails.runtime.report import RESOLVED, Log
@@ -44,11 +43,10 @@ def build(context: Context) -> Process:
         from replicat.checking import check
 
         return report_and_stop(context, check(params, registration, context.home, context.fs))
-    trail = TrailName.parse(registration.trail, context.home.root)
+    trail = replace(TrailName.parse(registration.trail, context.home.root), sealed=params.decrypt)
+    encrypted = is_encrypted(context.fs, trail)
     target = _target(context, params)
-    target.connect()  # a wrong password, or a row that is gone, should not cost the seconds that Spark takes to start
-    seen = _seen(context, registration)
-    load_row(target, registration, seen)
+    target.connect()
     context.report.lines(about(target, params.target_url))
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
     settings = SparkSettings(
@@ -58,11 +56,12 @@ def build(context: Context) -> Process:
         master=params.spark_master,
         megabytes=params.spark_megabytes,
         options=params.spark_options,
+        encrypted=encrypted,
     )
     discards = _discards(context, params)
     engine = SparkEngine(settings, scratch.release)
     try:
-        return Replicat(
+        process = Replicat(
             params,
             registration,
             trail,
@@ -70,28 +69,25 @@ def build(context: Context) -> Process:
             clock=context.clock,
             target=target,
             engine=engine,
-            spill=settings.scratch if settings.local else "",
-            note=notes(context.log, context.clock),
+            spill=settings.scratch if settings.local and (scratch.in_memory or not encrypted) else "",
+            note=notes(context.log),
             tell=lambda text: context.log.detail(RESOLVED, text),
-            seen=seen,
+            seen=_seen(context, registration),
             discards=discards,
             heartbeats=_heartbeats(context, params, target),
         )
+        if not process.finished():
+            engine.start()  # it takes seconds: not for what is found to be wrong, or done, without it
+        return process
     except BaseException:
         target.close()
         engine.close()
         raise
 
 
-def notes(log: Log, clock: Clock) -> Callable[[str], None]:
+def notes(log: Log) -> Callable[[str], None]:
     """Messages of the process; one that comes with each batch, all day long, is a line a minute."""
-    muffler = Muffler()
-
-    def note(text: str) -> None:
-        if told := muffler.text(text, text, clock.monotonic()):
-            log.info(MESSAGE, told)
-
-    return note
+    return lambda text: log.info(MESSAGE, text, alike=text)
 
 
 def _seen(context: Context, registration: Registration) -> int | None:

@@ -20,6 +20,7 @@ from replicat.refused.discardrecord import Reason
 from replicat.refused.exceptions import Exceptions
 from replicat.refused.judge import Judge
 from replicat.refused.ladder import Ladder, Note
+from replicat.refused.late import Late
 from replicat.target import RefusedError, Row, Target
 from trails.ddl import DdlChange
 from trails.errors import OperatorError
@@ -41,6 +42,7 @@ class Applying:
         self._fs = fs
         self._done: list[Part] = []  # without their steps
         self._ddls: list[tuple[str, str]] = []
+        self._late = Late()
         self.is_open = False
         self.xid = ""
         """Of the last transaction that was applied."""
@@ -49,6 +51,7 @@ class Applying:
         """A new connection, or none: nothing is open."""
         self._done.clear()
         self._ddls.clear()
+        self._late.clear()
         self.is_open = False
         self.xid = xid
 
@@ -66,7 +69,10 @@ class Applying:
     def apply(self, running: Running) -> None:
         """Apply a job's parts in order."""
         judge = Judge(self._discards, self._exceptions, running.batch, self._note)
-        ladder = Ladder(self._target, judge, self._note, self._fs, self._engine)
+        # Nothing waits beyond what is committed by itself (MAXTRANSOPS), nor for rows of another shape.
+        cut = running.batch.partial or running.batch.before or any(job.ddl for job in running.batch.jobs)
+        late = None if cut else self._late
+        ladder = Ladder(self._target, judge, self._note, self._fs, self._engine, late)
         for task, part in zip(running.tasks, running.future.result(), strict=True):
             ladder.apply(task, part)
         self._done += ladder.done
@@ -89,6 +95,7 @@ class Applying:
     def commit(self, running: Running) -> None:
         """Commit what was applied since begin()."""
         batch = running.batch
+        assert not self._late, "a transaction ended, and changes of it still wait"
         if batch.partial:  # else the ladder has asked, behind each whole transaction
             self._check(batch.csn)
         self._discards.sync()  # before the commit that skips their changes (I8)

@@ -518,7 +518,7 @@ def looker(fs: Fs, trail: TrailName, reader: BlockReader) -> Look:
 def read_records(fs: Fs, trail: TrailName, trail_id: bytes, block: Block) -> list[Any]:
     """What stands in one block."""
     place = (block.start.seqno, block.start.rba, block.end.rba)
-    task = Task(trail.folder, trail.prefix, trail_id, (place,), {}, wallet=trail.wallet)
+    task = Task(trail.folder, trail.prefix, trail_id, (place,), {}, wallet=trail.wallet, sealed=trail.sealed)
     return [record for _, _, records in read_blocks(task, fs) for record in records]
 
 
@@ -543,6 +543,7 @@ def tasks_of(job: Job, trail: TrailName, trail_id: bytes, plans: Plans, spill: s
                 job.until if number == last else None,
                 head and (place(head[0]), head[1]),
                 trail.wallet,
+                trail.sealed,
             )
         )
         head = _head_behind(blocks, head)

@@ -22,6 +22,7 @@ from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
 from trails.record import TableDef
 from trails.runtime import params as language
+from trails.runtime import registration as registrations
 from trails.runtime.checking import Findings
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
@@ -39,7 +40,7 @@ def check_group(home: Home, group: str, path: str = "", sql: Sql | None = None) 
     except OperatorError as error:
         found.add(error)
         return found
-    known = next((reg for reg in home.groups() if reg.name == group.upper() and reg.kind == "REPLICAT"), None)
+    known = next((reg for reg in registrations.all(home) if reg.name == group.upper() and reg.kind == "REPLICAT"), None)
     return check(params, known, home, RealFs(), found, sql)
 
 

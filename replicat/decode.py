@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from replicat.mapping.roles import Facts, Failure, Result
 from replicat.net.builder import CHANGES, Builder
-from replicat.net.part import Part, spill_part
+from replicat.net.part import Part, Unmapped, spill_part
 from replicat.plan import Plans, TablePlan
-from replicat.target import RefusedError
+from replicat.target import RefusedError, UnmappedError
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError
 from trails.fs import Fs, RealFs
@@ -34,7 +34,7 @@ class Task:
     `skip`, `until`: of the transactions in the first block those numbered below `skip` are left out, and in the last
     block those from `until` on (None: none): a batch may begin and end inside a block of many transactions.
     `head`: of a transaction that goes on from before the task, the block where it begins, and its changes before here.
-    `wallet`: the folder of the trail's keys, where TrailName knows it; no key ever stands in a task.
+    `wallet`: the folder of the trail's keys, where TrailName knows it; no key ever stands in a task. `sealed`: its.
     """
 
     folder: str
@@ -47,6 +47,7 @@ class Task:
     until: int | None = None
     head: tuple[Place, int] | None = None
     wallet: str = ""
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,14 @@ def run(task: Task, fs: Fs | None = None, results: Iterator[Result | Failure] | 
         return builder.finish()
 
 
+def attempt(task: Task, fs: Fs | None = None, results: Iterator[Result | Failure] | None = None) -> Part | Unmapped:
+    """As run(); but where no row can be made of some change, nobody knows yet which."""
+    try:
+        return run(task, fs, results)
+    except UnmappedError as error:
+        return Unmapped("", error.message, error.shown)
+
+
 def facts_of(task: Task, fs: Fs | None = None) -> Facts:
     """Of the transaction that is open where the task begins, if any of its plans may ask."""
     facts = Facts()
@@ -115,13 +124,13 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def run_partition(tasks: Iterable[Task]) -> Iterator[Part | GateError]:
-    """`run` for mapPartitions. An expected error is a result: raised, it would reach the driver as a stack trace."""
-    results: list[Part | GateError] = []
+def run_partition(tasks: Iterable[Task]) -> Iterator[Part | Unmapped | GateError]:
+    """`attempt` for mapPartitions. An expected error is a result: raised, the driver would see a stack trace."""
+    results: list[Part | Unmapped | GateError] = []
     for task in tasks:
         try:
-            part = run(task)
-            results.append(spill_part(part, task.spill) if task.spill else part)
+            part = attempt(task)
+            results.append(spill_part(part, task.spill) if task.spill and isinstance(part, Part) else part)
         except GateError as error:
             results.append(error)
         except OSError as error:  # no space for a spilled result, most likely; reading says its own errors
@@ -141,15 +150,20 @@ def transactions(task: Task, fs: Fs | None = None) -> list[int]:
     return found
 
 
-def run_some(task: Task, low: int, high: int, fs: Fs | None = None, evaluated: Evaluated | None = None) -> Part:
-    """As run(), for the transactions numbered low <= n < high in the task; RefusedError where an expression fails."""
+def run_some(
+    task: Task, low: int, high: int, fs: Fs | None = None, evaluated: Evaluated | None = None, *, keep: bool = False
+) -> Part:
+    """As run(), for the transactions numbered low <= n < high in the task; `keep`: with the changes one by one.
+
+    RefusedError where an expression fails, or no row can be made.
+    """
     before = 0  # changes in front of the first chosen record
 
     def results() -> Iterator[Result | Failure]:
         assert evaluated is not None
         yield from evaluated.since(before)
 
-    builder = Builder(task.plans, results=results() if evaluated else None, facts=facts_of(task, fs))
+    builder = Builder(task.plans, keep=keep, results=results() if evaluated else None, facts=facts_of(task, fs))
     at = -1
     for position, tables, records in blocks(task, fs):
         chosen = []
@@ -180,7 +194,7 @@ def run_each(
 ) -> Iterator[tuple[Spot, Part]]:
     """Every change of transaction `number` of the task by itself, in source order; once for each MAP that takes it.
 
-    A change whose expression fails gives a part with that `error`.
+    A change whose expression fails, or of which no row can be made, gives a part with that `error`.
     """
     at, index, change = -1, 0, 0
     facts = facts_of(task, fs)
@@ -218,9 +232,14 @@ def _alone(
         builder.add(tables, [record], position)
         return builder.finish()
     except RefusedError as error:
-        ((plan,),) = plans.values()
         counts = [int(record[0] == op) for op in (*CHANGES, Op.TRUNCATE)]
-        return Part(counts={(plan.source, plan.target): counts}, error=error)
+        named = [plan for t in _named(record) for plan in plans.get(tables[t], ())]
+        return Part(counts={(plan.source, plan.target): counts for plan in named}, error=error)
+
+
+def _named(record: list[Any]) -> list[int]:
+    """The numbers of the tables that a change is of."""
+    return list(record[1]) if record[0] == Op.TRUNCATE else [record[1]]
 
 
 def last_xid(task: Task, fs: Fs | None = None) -> str:
@@ -258,7 +277,7 @@ def _by_map(task: Task, tables: list[bytes], record: list[Any]) -> Iterator[Plan
 
 def blocks(task: Task, fs: Fs | None = None) -> Iterator[tuple[Position, list[bytes], list[Any]]]:
     """(place, table ids, records) of each block; every CRC checked, and only the task's own transactions given."""
-    trail = TrailName(task.folder, task.prefix, task.wallet)
+    trail = TrailName(task.folder, task.prefix, task.wallet, task.sealed)
     segment: Segment | None = None
     last = len(task.blocks) - 1
     try:
@@ -305,8 +324,7 @@ def _spot(
 ) -> Spot:  # fmt: skip
     op = Op(record[0])
     csn, xid, time_us = opened
-    named = record[1] if op == Op.TRUNCATE else [record[1]]
-    found = [plan for t in named for plan in plans.get(tables[t], ())]
+    found = [plan for t in _named(record) for plan in plans.get(tables[t], ())]
     source = ", ".join(dict.fromkeys(plan.source for plan in found))
     target = ", ".join(dict.fromkeys(plan.target for plan in found))
     if op == Op.TRUNCATE:

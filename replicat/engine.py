@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,9 +19,9 @@ from typing import Any, Protocol
 
 from replicat.decode import Evaluated, Task, run_partition
 from replicat.expressions.compiling import Sql
-from replicat.expressions.evaluate import EvaluationError, Rows, run_mapped, warm
+from replicat.expressions.evaluate import EvaluationError, MappedJobs, Rows, warm
 from replicat.expressions.sql import SparkSql
-from replicat.mapping.programs import Programs, programs_of
+from replicat.mapping.programs import programs_of
 from replicat.net.part import Part, Unmapped
 from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
 from replicat.plan import Plans
@@ -58,7 +60,8 @@ class Engine(Protocol):
     def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
         """Start a job; its result has a part for each task, in their order.
 
-        Where an expression fails on some row, nobody knows yet which, each of them is an Unmapped.
+        Where an expression fails on some row, nobody knows yet which, each of them is an Unmapped; where a task has a
+        change of which no row can be made, its own is.
         """
 
     def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
@@ -72,7 +75,8 @@ class Engine(Protocol):
 class SparkSettings:
     """`scratch` is a private folder that is emptied at start; `log` takes what Spark says.
 
-    `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds.
+    `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds. `encrypted`: the trail is,
+    so what Spark writes there is too, under a key that it makes for itself.
     """
 
     name: str
@@ -82,6 +86,7 @@ class SparkSettings:
     megabytes: int = DEFAULT_SPARK_MEGABYTES
     options: tuple[tuple[str, str], ...] = field(default=())
     warm: bool = True
+    encrypted: bool = False
 
     @property
     def local(self) -> bool:
@@ -90,13 +95,10 @@ class SparkSettings:
 
 
 class SparkEngine:
-    """See Engine."""
+    """See Engine. It runs from start() on, or from the first question or job: until then it costs nothing."""
 
     def __init__(self, settings: SparkSettings, release: Callable[[], None] = lambda: None) -> None:
-        """Start Spark and run a first job, so that the first batch finds everything warm.
-
-        `release` is called when the scratch folder is no longer used.
-        """
+        """`release` is called when the scratch folder is no longer used."""
         self._settings = settings
         self._release = release
         _need_java()
@@ -108,21 +110,27 @@ class SparkEngine:
         self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
         self._jobs = 0
         self._plans: Plans | None = None
-        self._programs: Programs | None = None
+        self._mapped: MappedJobs | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        try:
-            self._context = self._start()
-            self._sql = SparkSql(self._context, self._warm)
-            if settings.warm:
-                self._run([])
-        except BaseException:
-            self._end()
-            raise
+        self._starting = threading.Lock()
+        self._gateway: Any = None
+        self._context: Any = None
+        self._sql: SparkSql | None = None
+        self._warmed = False
+
+    def start(self) -> None:
+        """Start Spark, and run a first job, so that the first batch finds everything warm.
+
+        Not where Spark was asked about expressions before: then it is at that already, in their own way.
+        """
+        self._up()
+        if self._settings.warm and not self._warmed:
+            self._run([])
 
     @property
     def sql(self) -> SparkSql:
         """See Engine."""
-        return self._sql
+        return self._up()
 
     def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
         """See Engine."""
@@ -139,19 +147,35 @@ class SparkEngine:
             self._context.cancelAllJobs()
         self._pool.shutdown(wait=True)
         with contextlib.suppress(Exception):
-            self._context.stop()
+            if self._is_all_ours:  # pyspark's own server would print to the terminal that its JVM is gone
+                self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+            else:
+                self._context.stop()
         self._end()
+
+    @property
+    def _is_all_ours(self) -> bool:
+        """Whether Spark may end by SIGKILL: nothing of it is elsewhere, and no option has work left at its end."""
+        return self._settings.local and not self._settings.options
+
+    def _up(self) -> SparkSql:
+        """Spark runs."""
+        with self._starting:
+            if self._sql is None:
+                self._context = self._start()
+                self._sql = SparkSql(self._context, self._warm)
+            return self._sql
 
     def _run(self, tasks: Sequence[Task]) -> list[Part | Unmapped]:
         """One job. An empty one wakes the workers and loads our modules there."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        found = self._programs_of(tasks)
+        mapped = self._mapped_of(self._up(), tasks)
         try:
             results: list[Any]
-            if found:
-                results = run_mapped(self.sql, found, tasks)
+            if mapped is not None and mapped.programs:
+                results = mapped.run(tasks)
             else:
                 slices = max(1, len(tasks))
                 results = self._context.parallelize(list(tasks), slices).mapPartitions(run_partition).collect()
@@ -170,16 +194,20 @@ class SparkEngine:
     def _warm(self) -> None:
         """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
         if self._settings.warm:
-            self._pool.submit(warm, self._sql)  # if that fails, so does the first batch, and tells it
+            self._warmed = True
+            self._pool.submit(warm, self.sql)  # if that fails, so does the first batch, and tells it
 
-    def _programs_of(self, tasks: Sequence[Task]) -> Programs | None:
-        """What the tasks evaluate. Looked for once as long as the plans are the same."""
+    def _mapped_of(self, sql: SparkSql, tasks: Sequence[Task]) -> MappedJobs | None:
+        """What runs the tasks if they evaluate anything. Looked for once as long as the plans are the same."""
         plans = getattr(tasks[0], "plans", None) if tasks else None
         if plans is None:
             return None
-        if plans is not self._plans:
-            self._plans, self._programs = plans, programs_of(plans)
-        return self._programs
+        if plans is not self._plans or self._mapped is None:
+            programs = programs_of(plans)
+            if self._mapped is None or self._mapped.programs != programs:
+                self._mapped = MappedJobs(sql, programs)
+            self._plans = plans
+        return self._mapped
 
     def _forget_sockets(self) -> None:
         """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""
@@ -216,18 +244,17 @@ class SparkEngine:
 
     def _end(self) -> None:
         """Close the JVM's pipe, which ends it; then be sure."""
-        gateway = getattr(self, "_gateway", None)
-        if gateway is not None:
+        if self._gateway is not None:
+            jvm = self._gateway.proc
             with contextlib.suppress(Exception):
-                gateway.shutdown()
+                self._gateway.shutdown()
             with contextlib.suppress(OSError):
-                gateway.proc.stdin.close()
+                jvm.stdin.close()
             try:
-                gateway.proc.wait(timeout=10)
-            except Exception:  # noqa: BLE001  -- not gone in time
-                gateway.proc.kill()
-                gateway.proc.wait()
-        self._pool.shutdown(wait=False)
+                jvm.wait(timeout=0 if self._is_all_ours else 10)
+            except subprocess.TimeoutExpired:
+                jvm.kill()
+                jvm.wait()
         self._output.close()
         shutil.rmtree(self._settings.scratch, ignore_errors=True)
         self._release()
@@ -254,11 +281,12 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Or every account of this host could talk to the driver's ports. The secret is made by Spark, in memory.
         **({"spark.authenticate": "true"} if settings.local else {}),
+        **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),
         "spark.driver.memory": f"{settings.megabytes}m",
         "spark.driver.maxResultSize": "0",
         "spark.local.dir": settings.scratch,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto "
-        f"-Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
+        f"-Xshare:auto -Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
         **dict(settings.options),
     }
 

@@ -23,10 +23,16 @@ class Measures:
         self._changes = 0
         self._transactions = 0
         self._bytes = 0
+        self._begun = self._written = 0
         self._target_s = 0.0
 
-    def committed(self, batch: Batch) -> None:
-        """A batch is in the target."""
+    def begun(self, taken: int) -> None:
+        """A batch begins; `taken` is the target's count of bytes."""
+        self._begun = taken
+
+    def committed(self, batch: Batch, taken: int) -> None:
+        """It is in the target."""
+        self._written += taken - self._begun
         self.batches += 1
         self._changes += batch.changes
         self._transactions += 0 if batch.partial else batch.transactions
@@ -42,8 +48,8 @@ class Measures:
             self._target_s += time.monotonic() - begin
 
     def counters(self) -> Counters:
-        """For the meter. What is written to the target is not measured in bytes."""
-        return Counters(self._changes, self._transactions, self._bytes, 0, self._target_s)
+        """For the meter."""
+        return Counters(self._changes, self._transactions, self._bytes, self._written, self._target_s)
 
     def extra(self, stats: Stats) -> dict[str, Any]:
         """For METRICS, over all tables."""

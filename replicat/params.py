@@ -28,7 +28,7 @@ from replicat.refused.rules import (
 )
 from replicat.settings import SQLITE, SQLITE_SCHEMA, DbOptions, End, Toggle
 from trails.errors import ParamError
-from trails.runtime import ddlparams, params
+from trails.runtime import crypting, ddlparams, params
 from trails.runtime.credentials import Database, database
 from trails.runtime.ddlparams import DdlRules
 from trails.runtime.home import Home
@@ -76,6 +76,7 @@ class ReplicatParams:
     ddl_errors: tuple[DdlErrorRule, ...] = ()
     check_only: bool = False
     database: Database = field(default_factory=Database)
+    decrypt: bool = False
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> ReplicatParams:
@@ -109,6 +110,7 @@ class ReplicatParams:
             ddl=found.one("DDL"),
             ddl_errors=tuple(found.all("DDLERROR")),
             check_only=found.has("CHECKPARAMS"),
+            decrypt=found.has("DECRYPTTRAIL"),
         )
 
     def resolved(self, home: Home) -> ReplicatParams:
@@ -198,6 +200,7 @@ def _db_options(found: params.Values) -> DbOptions:
 
 KEYWORDS = SHARED | params.table(
     DISCARDROLLOVER,
+    crypting.only_encrypted(),
     Keyword("REPLICAT", "group", "Names the group; the first parameter.", "REPLICAT REP1", params.group, required=True),
     Keyword(
         "TARGETDB",

@@ -148,9 +148,12 @@ class Replicat(Process):
             pipeline.drop()
         if pipeline.at_end:
             self._lag_is(0)
+        self._look_for_end(pipeline)
+        return pipeline.busy or running is not None
+
+    def _look_for_end(self, pipeline: Pipeline) -> None:
         if pipeline.ended:
             self._finished = f"END is reached at position {self._row.position}: {pipeline.ended}"
-        return pipeline.busy or running is not None
 
     def finished(self) -> str:
         """See Process: END."""
@@ -242,6 +245,7 @@ class Replicat(Process):
         self._applying.take_xid(running, records)
         if running.first:
             self._take_beats(running)
+            self._measures.begun(self._target.taken)
             self._applying.begin(self._row, self._moved(running))
         if running.ddl:
             self._ddl.apply(running, records)
@@ -290,13 +294,14 @@ class Replicat(Process):
         records = self._pipeline_now.records(running.ddl)
         self._applying.take_xid(running, records)
         self._ddl.apply(running, records)
+        self._measures.begun(self._target.taken)
         self._applying.begin(self._row, self._moved(running))
         self._applying.commit(running)
         self._committed(running)
 
     def _committed(self, running: Running) -> None:
         self._row = self._moved(running)
-        self._measures.committed(running.batch)
+        self._measures.committed(running.batch, self._target.taken)
         skew = None
         if self._heartbeats is not None:
             self._heartbeats.committed()
@@ -321,7 +326,9 @@ class Replicat(Process):
     def _flush_row(self, pipeline: Pipeline) -> None:
         position = pipeline.idle_position or self._row.position
         position = max(position, self._row.position)
-        if position == self._row.position == self._row.flushed:
+        # After a loss, with nothing to apply: the row as it stands proves that the target works again.
+        unproven = self._failing_since is not None and pipeline.at_end
+        if position == self._row.position == self._row.flushed and not unproven:
             return
         new = dataclasses.replace(
             self._row,
@@ -360,6 +367,7 @@ class Replicat(Process):
         )
         if self._end is not None and (why := startup.is_beyond(self._row, self._end)):
             self._pipeline.stop(why)
+            self._look_for_end(self._pipeline)
         self._startup = self._startup or self._place(self._row.position)
 
     def _bounds(self) -> Bounds:
@@ -427,7 +435,7 @@ class Replicat(Process):
         self._detach()
 
     def _works(self) -> None:
-        """Something was committed: a connection alone proves nothing."""
+        """Something was committed: a connection alone proves nothing. The next loss is another one."""
         self._failing_since = None
         self._pause = FIRST_PAUSE
 

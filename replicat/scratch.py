@@ -2,6 +2,7 @@
 
 Rule: beside the folder stands a lock file that its process keeps locked for life. After SIGKILL nobody removes the
 folder, and in /dev/shm it would hold memory for ever; so each Replicat that starts removes those of dead ones.
+Everybody may write to /dev/shm: a name that another account has there is left alone, and the home is taken instead.
 """
 
 from __future__ import annotations
@@ -29,8 +30,17 @@ class Scratch:
         in_memory, on_disk = folders_of(root, dirtmp, group)
         for folder in (in_memory, on_disk):
             shutil.rmtree(folder, ignore_errors=True)
-        self.folder = in_memory if _has_memory() else on_disk
-        self._lock = _locked(self.folder + _LOCK, create=True)
+        self.folder, self._lock = on_disk, None
+        if _has_memory() and not os.path.lexists(in_memory):
+            self._lock = _locked(in_memory + _LOCK, create=True)
+            self.folder = in_memory if self._lock is not None else on_disk
+        if self._lock is None:
+            self._lock = _locked(on_disk + _LOCK, create=True)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether nothing in it reaches a disk (but for swap)."""
+        return self.folder.startswith(MEMORY + os.sep)
 
     def release(self) -> None:
         """Remove it."""
@@ -67,6 +77,8 @@ def _locked(path: str, *, create: bool) -> int | None:
     fd = -1
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise PermissionError(f"{path} is another user's")  # who could take our folder for a dead one's
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         if fd >= 0:

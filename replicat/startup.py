@@ -246,7 +246,8 @@ def definitions_behind(
 def failing_plan(definition: TableDef, error: str) -> TablePlan:
     """A plan that tells `error` at the first row."""
     layout = Layout(definition.schema, definition.name, (), (), ())
-    return TablePlan(definition.full_name, definition.full_name, layout, definition.key, error=error)
+    columns = tuple(column.name for column in definition.columns)
+    return TablePlan(definition.full_name, definition.full_name, layout, definition.key, error=error, columns=columns)
 
 
 def would_fire(rule: MapRule, table: TargetTable, kind: str = "postgresql") -> OperatorError:

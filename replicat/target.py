@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from trails.errors import GateError
+from trails.errors import GateError, OperatorError
 from trails.position import Position
 from trails.record import Image, Value
 
@@ -42,6 +42,17 @@ class RefusedError(GateError):
         self.table = table
         self.sqlstate = sqlstate
         self.code = code
+
+
+class UnmappedError(RefusedError, OperatorError):
+    """No target row can be made of a change: its MAP is wrong, or the trail lacks a column. No target was asked.
+
+    The ladder finds the change and what lies before it is applied; no REPERROR gives it up, as all its like would go.
+    """
+
+    def __init__(self, table: str, message: str, *, hint: str = "") -> None:
+        super().__init__(table, message)
+        self.hint = hint
 
 
 NO_ROW = "02000"
@@ -323,10 +334,14 @@ class Run(Protocol):
 class Target(Protocol):
     """One connection to a target; made new after an AwayError.
 
-    `kind`: "postgresql", "sqlite" or "mysql". Any call may raise ShapeChangedError once a transaction is open.
+    `kind`: "postgresql", "sqlite" or "mysql"; `row_table`: the checkpoint table as its SQL names it; `taken`: bytes of
+    rows, as COPY text, handed to the database so far, rolled back or not. Any call may raise ShapeChangedError once a
+    transaction is open.
     """
 
     kind: str
+    row_table: str
+    taken: int
     transactional_ddl: bool
 
     def connect(self) -> None:

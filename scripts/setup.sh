@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .venv with the pinned dependencies and sees to a Java runtime, and for tests to a MariaDB server and a Chromium.
+# Makes .venv with the pinned dependencies and sees to a Java runtime, and for tests to MariaDB and PostgreSQL servers and
+# a Chromium.
 # Every make target calls it first; when nothing changed since the last time it only compares two hashes.
 # Exit codes: 0 ready, 2 somebody must mend what the last line names.
 set -eu
@@ -137,20 +138,36 @@ trap 'rm -f "$apt_log"; [ -z "$ours" ] || as_root rm -f "$policy"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-maria_install() {
+quiet_install() {
     if [ ! -e $policy ]; then
         ours=1
         printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null 2>&1 && as_root chmod 755 $policy || return 1
     fi
-    apt_install mariadb-server
+    apt_install "$1"
 }
 
 if ! maria_found; then
-    maria_install || tail -n 5 "$apt_log" >&2
+    quiet_install mariadb-server || tail -n 5 "$apt_log" >&2
     maria_found || {
         say "********************************************************************************************"
         say "* NO MARIADB: apt could not install mariadb-server. All tests of MySQL/MariaDB targets will FAIL."
         say "* Everything else works. To mend it: apt-get install mariadb-server, or put mariadbd on PATH."
+        say "********************************************************************************************"
+    }
+fi
+
+# --- Debian's PostgreSQL, for tests of extensions, xml and ICU, which the server of the wheel lacks --------------------
+
+postgres_found() {
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
+}
+
+if ! postgres_found; then
+    quiet_install postgresql || tail -n 5 "$apt_log" >&2
+    postgres_found || {
+        say "********************************************************************************************"
+        say "* NO POSTGRESQL: apt could not install postgresql. All tests of Debian's own version will FAIL."
+        say "* Everything else works. To mend it: apt-get install postgresql"
         say "********************************************************************************************"
     }
 fi

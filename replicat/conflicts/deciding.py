@@ -35,8 +35,7 @@ from replicat.mapping.params import (
     ResolveRule,
 )
 from replicat.plan import Conflict
-from replicat.target import NO_ROW, ROW_EXISTS, Layout
-from trails.errors import OperatorError
+from replicat.target import NO_ROW, ROW_EXISTS, Layout, UnmappedError
 from trails.record import MISSING, Image, Value
 
 PLAIN = "plain"
@@ -98,10 +97,11 @@ def lacking(conflict: Conflict, layout: Layout, op: str, before: Image | None) -
     return ""
 
 
-def no_before(source: str, column: str, op: str) -> OperatorError:
+def no_before(source: str, column: str, op: str) -> UnmappedError:
     """A change came without what COMPARECOLS compares."""
-    return OperatorError(
-        f"{source}: COMPARECOLS compares {column}, but its {op} came without its value before the change",
+    return UnmappedError(
+        source,
+        f"COMPARECOLS compares {column}, but its {op} came without its value before the change",
         hint="ADD TRANDATA with ALLCOLS for this table (REPLICA IDENTITY FULL), and GETUPDATEBEFORES for it in its "
         "Extract; or compare fewer columns",
     )

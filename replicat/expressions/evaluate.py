@@ -5,85 +5,118 @@
     stage C  Python worker  decodes again, takes the results in the same order, returns the part      parts
 
 A and C run side by side. What a row is, is in mapping/programs.py; which rows a change has, in mapping/mapped.py.
+Spark plans once for a set of programs, which costs it more than many a batch: the tasks are no part of the plan, they
+travel beside it as the job's local properties.
 An expression that fails on some row fails the job; then `Rows` evaluates the task's rows on the driver (Spark folds
 the select over local rows, no job runs), halving until only the rows that fail are left.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-from replicat.decode import Task, blocks, facts_of, no_collection, run
+from replicat.decode import Task, attempt, blocks, facts_of, no_collection
 from replicat.expressions.sql import SparkSql, failure_of
 from replicat.mapping.mapped import Mapper
-from replicat.mapping.programs import ERROR, REFUSE, TASK, Program, Programs, programs, programs_of
+from replicat.mapping.programs import FIRST, REFUSE, Program, Programs, programs, programs_of
 from replicat.mapping.roles import Facts, Failure, Result
-from replicat.net.part import Part, spill_part
+from replicat.net.compact import whole
+from replicat.net.part import Part, Unmapped, spill_part
 from replicat.plan import Operand, TablePlan
 from trails.errors import AwayError, GateError
 from trails.fs import Fs
-from trails.record import Op
 
 BATCH_ROWS = 8192
-_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
 _SHOWN = 60
 Row = Sequence[Any]
 """p, m, c0... of mapping/programs.py."""
 
 
-def select(frame: Any, programs_: Programs, *more: str) -> Any:
-    """A DataFrame of operand rows to one of results: the columns `more`, then f and r0..."""
-    columns = [f"c{i}" for i in range(programs_.width)]
-    plain = [name for name in more if name != "p"]
-    judged = frame.selectExpr("p", "m", *plain, f"{programs_.verdict_sql} AS f", *columns)
-    values = [f"{programs_.value_sql(i)} AS r{i}" for i in range(programs_.values)]
-    return judged.selectExpr(*more, "f", *values)
+def select(frame: Any, programs_: Programs) -> Any:
+    """A DataFrame of operand rows to one of results: f, r0..."""
+    judged = frame.selectExpr("p", "m", f"{programs_.verdict_sql} AS f", *(f"c{i}" for i in range(programs_.width)))
+    return judged.selectExpr("f", *(f"{programs_.value_sql(i)} AS r{i}" for i in range(programs_.values)))
 
 
 def frame_type(programs_: Programs) -> str:
     """The columns of operand rows."""
-    columns = "".join(f", c{i} string" for i in range(programs_.width))
-    return f"p int, m string, t binary{columns}"
+    return f"p int, m string{''.join(f', c{i} string' for i in range(programs_.width))}"
 
 
 RESULT_TYPE = "result binary"
+TASK = "trailgate.task."
+"""The local property of a job that holds the task of the partition whose number follows."""
+
+
+class MappedJobs:
+    """Runs tasks whose plans evaluate these programs. What Spark makes of them is kept, one plan a number of tasks."""
+
+    def __init__(self, sql: SparkSql, programs_: Programs) -> None:
+        self.programs = programs_
+        self._sql = sql
+        self._frames: dict[int, Any] = {}
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Parts (or expected errors) of tasks, by one job; EvaluationError if an expression fails on some row."""
+        context = self._sql.session.sparkContext
+        try:
+            for number, task in enumerate(tasks):
+                context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
+            found = self._frame(len(tasks)).collect()
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            raise EvaluationError(Failure(*failure)) from error
+        finally:
+            for number in range(len(tasks)):
+                context.setLocalProperty(f"{TASK}{number}", None)
+        return [pickle.loads(row[0]) for row in found]
+
+    def _frame(self, tasks: int) -> Any:
+        if tasks not in self._frames:
+            numbers = self._sql.session.range(0, tasks, 1, tasks)
+            operands = numbers.mapInArrow(operand_batches, frame_type(self.programs))
+            self._frames[tasks] = select(operands, self.programs).mapInArrow(parts, RESULT_TYPE)
+        return self._frames[tasks]
+
+
+def _task() -> Task:
+    """The task of the partition that this worker has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    found: Task = pickle.loads(base64.b64decode(context.getLocalProperty(f"{TASK}{context.partitionId()}") or ""))
+    return found
 
 
 # --- stage A ----------------------------------------------------------------------------------------------------------
 
 
-class OperandStage:
-    """Stage A for mapInArrow: numbers of tasks in, operand rows out."""
+def operand_batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """Stage A for mapInArrow: a task's operand rows out. The first one is not its own, so that there always is one.
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = [pickle.dumps(task) for task in tasks]
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """One partition."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from operand_batches(pickle.loads(self._tasks[number]), self._tasks[number])
-
-
-def operand_batches(task: Task, wire: bytes) -> Iterator[Any]:
-    """A task's operand rows as Arrow batches; an expected error is the last row, for stage C to tell."""
+    Where an expected error ends them too early, stage C, which reads the same, meets it as well and tells it.
+    """
+    for _ in batches:  # a worker that leaves something unread is not used again
+        pass
+    task = _task()
     found = programs_of(task.plans)
-    yield _lonely(found, TASK, wire)
-    rows: list[Row] = []
-    try:
-        with no_collection():
-            for _ in gather(task, None, found, rows):
-                if len(rows) >= BATCH_ROWS:
-                    yield _batch(rows, found)
-                    rows.clear()
-            if rows:
+    rows: list[Row] = [(FIRST, None, *(None,) * found.width)]
+    with contextlib.suppress(GateError), no_collection():
+        for _ in gather(task, None, found, rows):
+            if len(rows) >= BATCH_ROWS:
                 yield _batch(rows, found)
-    except GateError as error:
-        yield _lonely(found, ERROR, pickle.dumps(error))
+                rows.clear()
+    if rows:
+        yield _batch(rows, found)
 
 
 def gather(
@@ -102,7 +135,7 @@ def gather(
         found = [mappers[table] for table in tables]
         for record in records:
             op = record[0]
-            if op in _CHANGES:
+            if 2 <= op <= 4:  # insert, update, delete
                 if starts is not None:
                     starts.append([])
                 for mapper in found[record[1]]:
@@ -111,9 +144,9 @@ def gather(
                     if mapper is not None:
                         _rows(mapper, record, facts, rows)
                 facts.index += 1
-            elif op == Op.BEGIN:
+            elif op == 1:
                 facts.begin(record[1], record[2], record[3])
-            elif op != Op.COMMIT:
+            elif op != 6:
                 facts.index += 1
         yield
 
@@ -127,9 +160,8 @@ def _mapper(plan: TablePlan, programs_: Programs) -> Mapper | None:
 
 def _rows(mapper: Mapper, record: Sequence[Any], facts: Facts, rows: list[Row]) -> None:
     op, after = record[0], record[2]
-    before = record[3] if op == Op.UPDATE else None
-    role = mapper.swift(op, after, before)
-    if role is not None:
+    before = record[3] if op == 3 else None
+    if before is None and (role := mapper.swift[op]) is not None and whole(after):
         if role.number >= 0:
             rows.append(role.operands(after, mapper.nulls, facts))
         return
@@ -140,15 +172,14 @@ def _rows(mapper: Mapper, record: Sequence[Any], facts: Facts, rows: list[Row]) 
 def _batch(rows: Sequence[Row], programs_: Programs) -> Any:
     import pyarrow as pa
 
-    numbers, masks, *operands = zip(*rows, strict=True)
+    names = ["p", "m", *(f"c{i}" for i in range(programs_.width))]
+    values = list(chain.from_iterable(rows))  # zip(*rows) takes five times as long
+    numbers, *texts = (values[i :: len(names)] for i in range(len(names)))
     try:
-        arrays = [pa.array(column, pa.string()) for column in operands]
+        arrays = [pa.array(column, pa.string()) for column in texts]
     except UnicodeEncodeError:
         return _batch([_utf8(row) for row in rows], programs_)
-    task = pa.nulls(len(rows), pa.binary())
-    return pa.RecordBatch.from_arrays(
-        [pa.array(numbers, pa.int32()), pa.array(masks, pa.string()), task, *arrays], names=_names(programs_)
-    )
+    return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), *arrays], names=names)
 
 
 def _utf8(row: Row) -> Row:
@@ -161,74 +192,33 @@ def _utf8(row: Row) -> Row:
     return row
 
 
-def _lonely(programs_: Programs, number: int, wire: bytes) -> Any:
-    import pyarrow as pa
-
-    nothing = pa.nulls(1, pa.string())
-    return pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), nothing, pa.array([wire], pa.binary()), *[nothing] * programs_.width],
-        names=_names(programs_),
-    )
-
-
-def _names(programs_: Programs) -> list[str]:
-    return ["p", "m", "t", *(f"c{i}" for i in range(programs_.width))]
-
-
 # --- stage C ----------------------------------------------------------------------------------------------------------
 
 
 def parts(batches: Iterable[Any]) -> Iterator[Any]:
-    """Stage C for mapInArrow: results in (p, t, f, r0...), a pickled part (or an expected error) out."""
+    """Stage C for mapInArrow: results in (f, r0...), a pickled part (or an expected error) out."""
     import pyarrow as pa
 
+    task = _task()
     results = _results(batches)
-    task: Task = pickle.loads(next(results))
+    next(results)
     try:
-        part: Part | GateError = run(task, None, results)
+        part: Part | Unmapped | GateError = attempt(task, None, results)
         if task.spill and isinstance(part, Part):
             part = spill_part(part, task.spill)
     except GateError as error:
         part = error
     except OSError as error:
         part = AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}")
-    with contextlib.suppress(GateError):  # told already, if it mattered
-        for _ in results:  # a worker that leaves something unread is not used again
-            pass
+    for _ in results:  # a worker that leaves something unread is not used again
+        pass
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["result"])
 
 
-def _results(batches: Iterable[Any]) -> Iterator[Any]:
-    """The pickled task, then results; raises the error that stage A met."""
+def _results(batches: Iterable[Any]) -> Iterator[Result]:
     for batch in batches:
-        numbers = batch.column(0).to_numpy()
-        verdicts = batch.column(2).to_numpy(zero_copy_only=False).tolist()
-        columns = [column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns[3:]]
-        results = zip(verdicts, *columns, strict=True)
-        if numbers.min() > REFUSE:
-            yield from results
-            continue
-        for i, (number, result) in enumerate(zip(numbers.tolist(), results, strict=True)):
-            if number == TASK:
-                yield batch.column(1)[i].as_py()
-            elif number == ERROR:
-                raise pickle.loads(batch.column(1)[i].as_py())
-            else:
-                yield result
-
-
-def run_mapped(sql: SparkSql, programs_: Programs, tasks: Sequence[Task]) -> list[Any]:
-    """Parts (or expected errors) of tasks, by one job; EvaluationError if an expression fails on some row."""
-    numbers = sql.session.range(0, len(tasks), 1, len(tasks))
-    operands = numbers.mapInArrow(OperandStage(tasks), frame_type(programs_))
-    try:
-        found = select(operands, programs_, "p", "t").mapInArrow(parts, RESULT_TYPE).collect()
-    except Exception as error:
-        failure = failure_of(error)
-        if failure is None:
-            raise
-        raise EvaluationError(Failure(*failure)) from error
-    return [pickle.loads(row[0]) for row in found]
+        columns = [column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
 
 
 WARM_BATCHES = 8
@@ -238,7 +228,7 @@ def warm_rows(batches: Iterable[Any]) -> Iterator[Any]:
     """In stage A's place: rows that ask for nothing."""
     for _ in batches:
         for _ in range(WARM_BATCHES):
-            yield _batch([[0, None, "1"]] * BATCH_ROWS, Programs(()))
+            yield _batch([(0, None, "1")] * BATCH_ROWS, Programs(()))
 
 
 def forget(batches: Iterable[Any]) -> Iterator[Any]:
@@ -255,7 +245,7 @@ def warm(sql: SparkSql) -> None:
     """Some rows through all of it: workers load what they need, and Java compiles what it runs often."""
     nothing = Programs(())
     rows = sql.session.range(0, 1, 1, 1).mapInArrow(warm_rows, frame_type(nothing))
-    select(rows, nothing, "p", "t").mapInArrow(forget, RESULT_TYPE).collect()
+    select(rows, nothing).mapInArrow(forget, RESULT_TYPE).collect()
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from replicat.mapping.programs import DELETE, INSERT, OLD, OUT, PASSES, ROLES, U
 from replicat.mapping.roles import NOTHING, TRANDATA, Ask, Facts, Failure, Known, Result, Role, unjudged
 from replicat.net.compact import merge, whole
 from replicat.plan import TablePlan
-from replicat.target import RefusedError
-from trails.errors import OperatorError
+from replicat.target import RefusedError, UnmappedError
+from trails.errors import AwayError, OperatorError
 from trails.record import MISSING, Image, Value
 
 
@@ -45,7 +45,8 @@ class Mapper:
         key = [mapping.slots[i] for i in plan.key]
         self.key_moves = any(slot.kind not in ("column", "const") for slot in key)
         self._key_columns = [slot.index for slot in key if slot.kind == "column"]
-        self._swift = self._swift_roles()
+        self.swift = self._swift_roles()
+        """By operation: the role of a change that is nothing but one whole image, as most are; else None."""
 
     def asks(self, op: int, after: Image, before: Image | None) -> tuple[Ask, Ask | None]:
         """What a change (its record's number: 2, 3, 4) needs mapped: its row, and for an update the row that was.
@@ -64,18 +65,10 @@ class Mapper:
         new = self.roles[UPDATE].ask(merge(before, after), before)
         return new, self._old(before, new) if self._looks_back else None
 
-    def swift(self, op: int, after: Image, before: Image | None) -> Role | None:
-        """The role of an insert or update that is nothing but one whole image: what most changes are."""
-        role = self._swift.get(op)
-        return role if role is not None and before is None and whole(after) else None
-
-    def _swift_roles(self) -> dict[int, Role]:
-        found = {2: self.roles[INSERT]}
+    def _swift_roles(self) -> tuple[Role | None, ...]:
         update = self.roles[UPDATE]
         alone = self.blind or not self._looks_back or not (self._always_back or self.key_moves)
-        if alone and not update.reads_before:
-            found[3] = update
-        return found
+        return None, None, self.roles[INSERT], update if alone and not update.reads_before else None, None
 
     def _old(self, image: Image, new: Ask) -> Ask:
         role = self.roles[OLD]
@@ -124,7 +117,13 @@ class Evaluations:
             return NOTHING
         if self._results is None:
             raise OperatorError(f"{role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them")
-        result = next(self._results)
+        result = next(self._results, None)
+        if result is None:
+            raise AwayError(
+                f"{role.plan.source}: the results of its expressions end too early: the worker that sends the operands "
+                "could not read on",
+                hint="Trail files must be the same for all of Spark's workers; see the group's Spark log",
+            )
         if type(result) is Failure:
             raise RefusedError(role.plan.target, result.message, result.sqlstate, shown=result.shown)
         return result
@@ -139,8 +138,9 @@ class MappedWorker:
     def __init__(self, mapper: Mapper, inner: Any, evaluations: Evaluations, facts: Facts, left_out: list[int]) -> None:
         """`inner`: a replicat.net.workers.Worker, an Overlay (or around one) where the plan has filters."""
         if mapper.mapping.update_deletes and not mapper.plan.key and not mapper.mapping.insert_all:
-            raise OperatorError(
-                f"{mapper.plan.target}: UPDATEDELETES, and the table has no key to find the row by",
+            raise UnmappedError(
+                mapper.plan.target,
+                "UPDATEDELETES, and the table has no key to find the row by",
                 hint="Name its key by KEYCOLS, or take UPDATEDELETES out for this MAP (NOUPDATEDELETES)",
             )
         self.left_out = left_out
@@ -150,10 +150,14 @@ class MappedWorker:
         self._inner = inner
         self._evaluations = evaluations
         self._facts = facts
+        *_, self._swift_insert, self._swift_update, _ = mapper.swift
+        # Of a whole image, whose row may be in the target or not: what most updates of a filtered table are.
+        news = mapper.mapping.insert_all or mapper.mapping.insert_updates
+        self._upserts = mapper.blind and not news and mapper.roles[UPDATE].complete
 
     def insert(self, row: Image) -> None:
         """A new row."""
-        if (role := self._mapper.swift(2, row, None)) is not None:
+        if (role := self._swift_insert) is not None and whole(row):
             self._swiftly(role, row, self._mapper.nulls)
             return
         ask, _ = self._mapper.asks(2, row, None)
@@ -180,7 +184,7 @@ class MappedWorker:
 
     def update(self, after: Image, before: Image | None) -> None:
         """A row as it became."""
-        if (role := self._mapper.swift(3, after, before)) is not None:
+        if before is None and (role := self._swift_update) is not None and whole(after):
             self._swiftly(role, after, self._mapper.nothing)
             return
         new_ask, old_ask = self._mapper.asks(3, after, before)
@@ -204,10 +208,12 @@ class MappedWorker:
 
     def _swiftly(self, role: Role, image: Image, before: Image) -> None:
         result = self._evaluations.next(role)
-        passes = result[0] == PASSES
-        row = role.row(image, before, result, self._facts) if passes else None
-        if role.kind == UPDATE and result[0] != OUT:
-            self._without_old(row, image, blind=self._mapper.blind)
+        row = role.row(image, before, result, self._facts) if result[0] == PASSES else None
+        if role is self._swift_update and result[0] != OUT:
+            if row is not None and self._upserts:
+                self._inner.upsert(row)
+            else:
+                self._without_old(row, image, blind=self._mapper.blind)
         elif row is not None:
             self._insert(row, role)
         else:
@@ -224,10 +230,10 @@ class MappedWorker:
             self._inner.delete(self._mapper.key_row(after), may=True)
         elif row is None:
             self.left_out[1] += 1
-        elif blind and MISSING in row:
+        elif blind and not whole(row):
             raise self._not_whole(row)
         elif blind:
-            self._inner.update(row, None, may=True)
+            self._inner.upsert(row)
         else:
             self._inner.update(row, None)
 
@@ -245,10 +251,11 @@ class MappedWorker:
         else:
             self._delete(old.row, may=old.passes is None)
 
-    def _not_whole(self, row: Image) -> OperatorError:
+    def _not_whole(self, row: Image) -> UnmappedError:
         lacking = [name for name, value in zip(self._plan.layout.columns, row, strict=True) if value is MISSING]
-        return OperatorError(
-            f"{self._plan.source}: an UPDATE came without {', '.join(lacking)}, and without what tells if the filter "
+        return UnmappedError(
+            self._plan.source,
+            f"an UPDATE came without {', '.join(lacking)}, and without what tells if the filter "
             f"let its row into {self._plan.target} before",
             hint=TRANDATA,
         )
@@ -303,8 +310,9 @@ class MappedWorker:
     def _need_key(self, row: Image) -> None:
         lacking = [self._plan.layout.columns[i] for i in self._plan.key if row[i] is MISSING]
         if lacking:
-            raise OperatorError(
-                f"{self._plan.source}: a change came without what key column {', '.join(lacking)} of "
+            raise UnmappedError(
+                self._plan.source,
+                f"a change came without what key column {', '.join(lacking)} of "
                 f"{self._plan.target} comes from, so it is not known which row it is of",
                 hint=TRANDATA,
             )

@@ -3,9 +3,8 @@
 A program is what one image under one plan needs: conditions of filters, then values. Plans whose programs read alike
 share one (a MAP with wildcards: one for all its tables). Every row that goes to Spark has these columns:
 
-    p      the program's number; REFUSE for a row that is known to fail, with the reason in c0
+    p      the program's number; REFUSE for a row that is known to fail, with the reason in c0; FIRST: no program's
     m      which of the program's expressions are not to be evaluated, as '0010'; NULL: none of them (the usual case)
-    t      the task, in a partition's first row
     c0...  operands as text
 
 and comes back with the verdict `f` (OUT, FAILS or PASSES) and the values r0... as text.
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 
 from replicat.plan import Expression, Operand, Plans, TablePlan
 
-REFUSE, TASK, ERROR = -1, -2, -3
+REFUSE, FIRST = -1, -2
 OUT, FAILS, PASSES = 0, 1, 2
 """Verdicts: a filter of operations fails, a filter of rows fails, or neither."""
 

@@ -16,7 +16,7 @@ from replicat.expressions.sparktext import from_spark, to_spark
 from replicat.mapping.programs import OLD, OUT, PASSES, UPDATE, Programs, program_of, wanted_slots
 from replicat.net.compact import whole
 from replicat.plan import Expression, MapProgram, Operand, TablePlan
-from trails.errors import OperatorError
+from replicat.target import UnmappedError
 from trails.position import Position
 from trails.record import MISSING, Image, Value
 
@@ -181,6 +181,7 @@ class Role:
         self._converters = [(i, convert) for i, convert in made.items() if convert is not None]
         self._tests = any(operand.kind == "missing" for operand in operands)
         self._padding = (None,) * (columns - len(operands))
+        self._as_they_are = self._operands.size == width and not self._converters and not self._tests
 
     def _read_slots(self, width: int, mapping: MapProgram) -> None:
         wanted = set(wanted_slots(self.plan, self.kind))
@@ -206,6 +207,8 @@ class Role:
             for i, slot in enumerate(mapping.slots)
             if slot.value is MISSING or (slot.kind == "expr" and mapping.expressions[slot.index].left_out)
         ]
+        self.complete = not self._left_out and all(slot.kind != "before" for slot in mapping.slots)
+        """Whether a whole image becomes a whole row."""
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -227,6 +230,8 @@ class Role:
         self, image: Image, before: Image, facts: Facts, mask: tuple[bool, ...] | None = None
     ) -> tuple[Any, ...]:
         """The row for Spark: number, mask, operands."""
+        if mask is None and self._as_they_are:  # what most are
+            return (self.number, None, *self._pick_operands(image), *self._padding)
         texts = self._pick_operands(self._operands.of(image, before, facts))
         if self._converters:
             texts = list(texts)
@@ -240,7 +245,7 @@ class Role:
     # --- what comes of it ---------------------------------------------------------------------------------------------
 
     def known(self, ask: Ask, result: Result, facts: Facts) -> Known:
-        """The mapped row. Raises OperatorError where a filter of operations can't be judged."""
+        """The mapped row. Raises UnmappedError where a filter of operations can't be judged."""
         mask = ask.mask
         passes: bool | None = result[0] == PASSES
         if mask is not None and any(mask[: self._filters]):
@@ -255,21 +260,24 @@ class Role:
         self, image: Image, before: Image, result: Result, facts: Facts, mask: tuple[bool, ...] | None = None
     ) -> Image:
         """The mapped row of an image that passes."""
-        if self._results or mask is not None:
-            result = self._converted(result, mask)
+        if mask is not None:
+            result = self._masked(result, mask)
+        elif self._results:
+            result = self._converted([*result])
         return self._pick_slots([*self._slots.of(image, before, facts), *result])
 
-    def _converted(self, result: Result, mask: tuple[bool, ...] | None) -> Result:
-        made = list(result)
-        if mask is not None:
-            made += [None] * (1 + len(self.program.values) - len(made))
+    def _converted(self, made: list[Any]) -> list[Any]:
         for i, convert in self._results:
             if made[i] is not None:
                 made[i] = convert(made[i])
-        if mask is not None:
-            for i in range(len(self.program.values)):
-                if mask[self._filters + i]:
-                    made[1 + i] = MISSING
+        return made
+
+    def _masked(self, result: Result, mask: tuple[bool, ...]) -> Result:
+        made = [*result, *[None] * (1 + len(self.program.values) - len(result))]
+        self._converted(made)
+        for i in range(len(self.program.values)):
+            if mask[self._filters + i]:
+                made[1 + i] = MISSING
         return made
 
     def as_new(self, row: Image) -> Image:
@@ -279,9 +287,10 @@ class Role:
         return [None if value is MISSING and i in self._left_out else value for i, value in enumerate(row)]
 
 
-def unjudged(plan: TablePlan, expression: Expression, kind: str) -> OperatorError:
+def unjudged(plan: TablePlan, expression: Expression, kind: str) -> UnmappedError:
     """A filter reads a column that the change lacks."""
-    return OperatorError(
+    return UnmappedError(
+        plan.source,
         f"{expression.where}: {expression.keyword}: {expression.text}: an {kind} of {plan.source} came without a "
         "column that it reads",
         hint=TRANDATA,

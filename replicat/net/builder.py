@@ -17,8 +17,8 @@ from replicat.net.part import Mapped, Part
 from replicat.net.rows import picker
 from replicat.net.workers import Worker, is_lenient, result_of, worker_of
 from replicat.plan import Plans, TablePlan
-from replicat.target import Bag, Rows, Step, Truncate, Work
-from trails.errors import DamageError, OperatorError
+from replicat.target import Bag, Rows, Step, Truncate, UnmappedError, Work
+from trails.errors import DamageError
 from trails.position import Position
 from trails.record import TRUNCATE_RESTART_IDENTITY, Image, Op
 
@@ -261,7 +261,7 @@ class Builder:
     def _inner(self, plan: TablePlan) -> Worker:
         """Who takes the rows of a plan's target table."""
         if plan.error:
-            raise OperatorError(plan.error)
+            raise UnmappedError(plan.source, plan.error)
         place = _place(plan)
         found = self._open.get(place)
         if found is not None and found[0] is not plan and found[0].shape != plan.shape:
@@ -305,7 +305,8 @@ class Builder:
         """Refuse to empty a target table that also holds the rows of a source table that was not truncated."""
         for plan in (plan for plans in self._plans.values() for plan in plans):
             if not plan.error and plan.target in emptied and plan.source not in sources:
-                raise OperatorError(
+                raise UnmappedError(
+                    emptied[plan.target],
                     f"TRUNCATE of {emptied[plan.target]}: it would empty {plan.target}, which also takes the rows of "
                     f"{plan.source}",
                     hint="Delete the rows in the target by hand, and ALTER REPLICAT past it (logdump shows where)",
@@ -346,7 +347,8 @@ def _is_emptied(plan: TablePlan) -> bool:
     if mapping is None or mapping.insert_all:
         return mapping is None
     if mapping.insert_deletes or mapping.update_deletes:
-        raise OperatorError(
+        raise UnmappedError(
+            plan.source,
             f"TRUNCATE of {plan.source}: {plan.target} keeps its deleted rows (INSERTDELETES, UPDATEDELETES), and a "
             "TRUNCATE does not tell which they are",
             hint="Mark the rows in the target by hand, and ALTER REPLICAT past it (logdump shows where)",

@@ -93,28 +93,23 @@ class Overlay:
 
     def update(self, after: Image, before: Image | None, *, may: bool = False) -> None:
         """A row as it became. `may`: it may be missing, as upsert()."""
-        key = self.key(after)
-        if may and before is None and not isinstance(self.entries.get(key), Entry) and whole(after):
-            self.entries[key] = after  # what nearly all are, at a third of the cost of a formula
+        if may and before is None:
+            self.upsert(after)
             return
+        key = self.key(after)
         was = key if before is None else known(self.key(before), key)
         if before is not None and was != key:
             self._move(was, key, merge(before, after), may=may)
-            return
-        entry = self._found(key)
-        if entry is None:
-            sure = after if whole(after) else None
-            before, firm = (EITHER, False) if may else (THERE, not self.tolerant)
-            self.entries[key] = Entry(before, [(key, after)], sure, partly=sure is None, may=may, firm=firm)
-            return
-        if entry.known_absent:
-            self._missing(after, may=may)
-        entry.lay(after)
-        entry.firm = entry.firm or not (may or self.tolerant)
+        else:
+            self._change(key, after, may=may)
 
     def upsert(self, row: Image) -> None:
         """A row that may be there or not: not counted as a collision."""
-        self.update(row, None, may=True)
+        key = self.key(row)
+        if type(self.entries.get(key)) is not Entry and whole(row):
+            self.entries[key] = row  # what nearly all are, at a third of the cost of a formula
+        else:
+            self._change(key, row, may=True)
 
     def delete(self, before: Image, *, may: bool = False) -> None:
         """A row that is gone; `may`: it may have been missing, as remove()."""
@@ -126,6 +121,18 @@ class Overlay:
     def remove(self, before: Image) -> None:
         """A row that is gone, if it was there at all."""
         self.delete(before, may=True)
+
+    def _change(self, key: Key, after: Image, *, may: bool) -> None:
+        entry = self._found(key)
+        if entry is None:
+            sure = after if whole(after) else None
+            before, firm = (EITHER, False) if may else (THERE, not self.tolerant)
+            self.entries[key] = Entry(before, [(key, after)], sure, partly=sure is None, may=may, firm=firm)
+            return
+        if entry.known_absent:
+            self._missing(after, may=may)
+        entry.lay(after)
+        entry.firm = entry.firm or not (may or self.tolerant)
 
     def _missing(self, after: Image, *, may: bool) -> None:
         """An update whose row is known to be missing: one that lacks columns can't be put right by making the row."""

@@ -48,12 +48,14 @@ class Part:
     ends: bool = False
     filtered: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     skipped: dict[tuple[str, str], int] = field(default_factory=dict)
-    error: RefusedError | None = None  # of a single change whose expression fails
+    error: RefusedError | None = None  # of a single change that could not be mapped
 
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """In place of a job's parts: an expression fails on some row of it, with this SQLSTATE. Nobody knows yet which."""
+    """In place of a part: an expression fails on some row of it, with this SQLSTATE; or, without one, no row of the
+    target can be made of some change. Nobody knows yet which.
+    """
 
     sqlstate: str
     message: str

@@ -14,8 +14,7 @@ from replicat.net.copytext import render
 from replicat.net.heap import Heap
 from replicat.net.overlay import ABSENT, EITHER, THERE, Entry, Overlay
 from replicat.plan import TablePlan
-from replicat.target import Bag, Blob, Fill, Match, Patch, Rows
-from trails.errors import OperatorError
+from replicat.target import Bag, Blob, Fill, Match, Patch, Rows, UnmappedError
 from trails.record import MISSING, Image, Value
 
 
@@ -54,49 +53,46 @@ def _moved(plan: TablePlan, net: Net) -> tuple[list[Fill], dict[Any, Image]]:
 
 def overlay_rows(plan: TablePlan, net: Overlay) -> Rows:
     """As net_rows(), where a row may be there or not."""
-    sorter = _Sorter(plan)
-    for key in plan.in_key_order(net.entries):
-        entry = net.entries[key]
+    sorter, entries = _Sorter(plan), net.entries
+    either = sorter.whole[EITHER]
+    for key in plan.in_key_order(entries):
+        entry = entries[key]
         if isinstance(entry, Entry):
             sorter.take(key, entry)
         else:
-            sorter.upsert(entry)
+            either.append(entry)
     return sorter.rows((net.collisions[0], net.collisions[1], net.collisions[2]))
 
 
 class _Sorter:
-    """Puts each key's formula into the part of Rows that does it."""
+    """Puts each key's formula into the part of Rows that does it. `whole`: rows by what was before."""
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
         self._pick = picker(plan)
         self._keys: dict[str, list[Any]] = {THERE: [], ABSENT: [], EITHER: []}
-        self._whole: dict[str, list[Image]] = {THERE: [], ABSENT: [], EITHER: []}
+        self.whole: dict[str, list[Image]] = {THERE: [], ABSENT: [], EITHER: []}
         self._patched: dict[bool, list[Image]] = {True: [], False: []}
         self._fills: list[Fill] = []
-
-    def upsert(self, row: Image) -> None:
-        """One key with a whole row, which may be there or not."""
-        self._whole[EITHER].append(row)
 
     def take(self, key: Any, entry: Entry) -> None:
         """One key."""
         layout = self._plan.layout
         if not entry.partly and len(entry.alts) == 1 and entry.alts[0][1] is entry.sure and entry.alts[0][0] == key:
-            self._whole[entry.before].append(entry.sure)  # what most are: one whole row
+            self.whole[entry.before].append(entry.sure)  # what most are: one whole row
         elif entry.known_absent:
             self._gone(key, entry)
         elif not entry.alts:
             assert entry.sure is not None
             if layout.extras:  # deleted and made again: columns of the target's own begin anew
                 self._keys[entry.before].append(key)
-                self._whole[ABSENT].append(entry.sure)
+                self.whole[ABSENT].append(entry.sure)
             else:
-                self._whole[entry.before].append(entry.sure)
+                self.whole[entry.before].append(entry.sure)
         elif len(entry.alts) == 1 and entry.alts[0][0] == key and (entry.sure is None or self._same(entry)):
             self._in_place(entry)
         elif entry.sure is not None and not layout.extras and not layout.overlays and self._same(entry):
-            self._whole[entry.before].append(entry.sure)
+            self.whole[entry.before].append(entry.sure)
         else:
             self._fill(key, entry)
 
@@ -110,7 +106,7 @@ class _Sorter:
         if entry.sure is None or (entry.partly and layout.insert_missing and not layout.collisions and not entry.may):
             self._patched[not entry.may].append(row)
         else:
-            self._whole[entry.before].append(entry.sure)
+            self.whole[entry.before].append(entry.sure)
 
     @staticmethod
     def _same(entry: Entry) -> bool:
@@ -136,7 +132,7 @@ class _Sorter:
     def rows(self, collisions: tuple[int, int, int]) -> Rows:
         """Everything taken."""
         plan = self._plan
-        updates, patches = _updates(plan, self._whole[THERE])
+        updates, patches = _updates(plan, self.whole[THERE])
         _, firm = _updates(plan, self._patched[True], apart=True)
         _, loose = _updates(plan, self._patched[False], apart=True, must=False)
         return Rows(
@@ -145,8 +141,8 @@ class _Sorter:
             void=keys_blob(self._keys[ABSENT], plan),
             removes=keys_blob(self._keys[EITHER], plan),
             updates=updates,
-            inserts=blob(self._whole[ABSENT], plan, self._pick),
-            upserts=blob(self._whole[EITHER], plan, self._pick),
+            inserts=blob(self.whole[ABSENT], plan, self._pick),
+            upserts=blob(self.whole[EITHER], plan, self._pick),
             patches=patches + firm + loose,
             fills=tuple(self._fills),
             collisions=collisions,
@@ -193,7 +189,7 @@ def _updates(
 
 
 def blob(rows: Iterable[Image], plan: TablePlan, pick: Callable[[Image], Image] | None) -> Blob:
-    """Whole rows as COPY text; OperatorError if one lacks a column."""
+    """Whole rows as COPY text; UnmappedError if one lacks a column."""
     data, count, partial = render(rows, None if plan.pick is None else pick)
     if partial:
         raise _not_whole(plan, f"the new row with key ({', '.join(str(partial[0][i]) for i in plan.key)})", partial[0])
@@ -208,12 +204,13 @@ def keys_blob(keys: Iterable[Any], plan: TablePlan) -> Blob:
     return Blob(data, count)
 
 
-def _not_whole(plan: TablePlan, what: str, row: Image) -> OperatorError:
+def _not_whole(plan: TablePlan, what: str, row: Image) -> UnmappedError:
     columns = plan.columns or plan.layout.columns
     named = zip(columns if len(columns) == len(row) else plan.layout.key, row, strict=False)
     lacking = [name for name, value in named if value is MISSING]
-    return OperatorError(
-        f"{plan.source}: {what} came without {', '.join(lacking) or 'all its columns'}",
+    return UnmappedError(
+        plan.source,
+        f"{what} came without {', '.join(lacking) or 'all its columns'}",
         hint="ADD TRANDATA for this table at the source, and load the table again",
     )
 

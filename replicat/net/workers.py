@@ -19,8 +19,7 @@ from replicat.net.heap import Heap
 from replicat.net.overlay import Overlay
 from replicat.net.rows import heap_bag, net_rows, overlay_rows, picker
 from replicat.plan import TablePlan
-from replicat.target import Bag, Rows
-from trails.errors import OperatorError
+from replicat.target import Bag, Rows, UnmappedError
 from trails.record import MISSING, Image
 
 
@@ -50,8 +49,9 @@ class Keyless:
     def _known(self, before: Image | None) -> Image:
         picked = None if before is None else self._pick(before)
         if picked is None or MISSING in picked:
-            raise OperatorError(
-                f"{self._plan.source}: a change of a table without a key came without the whole row as it was",
+            raise UnmappedError(
+                self._plan.source,
+                "a change of a table without a key came without the whole row as it was",
                 hint="ADD TRANDATA for this table at the source (REPLICA IDENTITY FULL)",
             )
         return picked

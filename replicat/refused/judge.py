@@ -39,7 +39,7 @@ from replicat.refused.rules import (
     ErrorRule,
     rule_for,
 )
-from replicat.target import RefusedError
+from replicat.target import RefusedError, UnmappedError
 from trails.errors import GateError
 from trails.runtime.stats import (
     CDR_CONFLICTS,
@@ -95,7 +95,7 @@ class Judge:
     def refused(self, change: Change, error: RefusedError, again: Callable[[], None]) -> None:
         """See ladder.Judge."""
         spot = self._placed(change)
-        rule = self._rule(spot, error)
+        rule = ErrorRule("", ABEND) if isinstance(error, UnmappedError) else self._rule(spot, error)
         if rule.action == RETRYOP:
             self._retry(spot, error, rule, again)
         elif rule.action in _SINGLE or rule.action == TRANSABORT:

@@ -8,8 +8,10 @@
 Everything happens in the open target transaction; the state between two transactions is one that the source had. What
 only a whole transaction satisfies is checked behind each that is complete (`border`), so such a refusal is narrowed
 down to its transaction too. A transaction that is condemned (TRANSDISCARD, TRANSEXCEPTION) is not tried at all.
-What still fails at 4 goes to the `Judge` (refused/judge.py), who raises, or returns: then the change is skipped.
-A task in which some expression fails (Unmapped) begins at 3, its expressions evaluated by hand.
+What still fails at 4 goes to the `Judge` (refused/judge.py), who raises, or returns: then the change is skipped. Of a
+transaction larger than a job a change may wait for the others instead (refused/late.py).
+A task in which some expression fails, or some change can't be mapped (Unmapped), begins at 3, its expressions evaluated
+by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any, Protocol
 from replicat.conflicts.resolving import ConflictError, apply_change
 from replicat.decode import Evaluated, Spot, Task, csns, is_whole, run_each, run_some, transactions
 from replicat.net.part import Part, Unmapped
-from replicat.target import NO_ROW, ROW_EXISTS, RefusedError, Target
+from replicat.refused.late import Late
+from replicat.target import NO_ROW, ROW_EXISTS, RefusedError, Target, UnmappedError
 from trails.errors import OperatorError
 from trails.fs import Fs
 
@@ -86,9 +89,13 @@ class AbendError(OperatorError):
 
 def abend(error: RefusedError, spot: Spot, more: str = "", hint: str = "") -> AbendError:
     """The error that ends the process; it names the change, and says no value of it but the key."""
+    what = "no target row can be made of" if isinstance(error, UnmappedError) else "the target refuses"
+    shown = spot.target + error.shown.removeprefix("target") if error.table == "target" else error.shown
+    if isinstance(error, UnmappedError):
+        hint = f"{error.hint or 'Mend that'}. Then START again; logdump --csn shows the change"
     return AbendError(
-        f"{spot.table}: the target refuses the {spot.op} of row ({spot.key}), position {spot.position}, "
-        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {error.shown}{more}",
+        f"{spot.table}: {what} the {spot.op} of row ({spot.key}), position {spot.position}, "
+        f"CSN {spot.csn or '?'}, change {spot.index} of its transaction: {shown}{more}",
         hint or (OUT_OF_STEP if error.sqlstate in (NO_ROW, ROW_EXISTS) else MEND),
         spot.csn,
     )
@@ -105,15 +112,22 @@ class Ladder:
     """Applies tasks in the open transaction. `done`: the parts that were applied, without their steps."""
 
     def __init__(
-        self, target: Target, judge: Judge, note: Note, fs: Fs | None = None, engine: Evaluates | None = None
+        self,
+        target: Target,
+        judge: Judge,
+        note: Note,
+        fs: Fs | None = None,
+        engine: Evaluates | None = None,
+        late: Late | None = None,
     ) -> None:
-        """`engine`: needed where MAPs have expressions."""
+        """`engine`: needed where MAPs have expressions. `late`: what waits of the transaction that goes on."""
         self._target = target
         self._judge = judge
         self._note = note
         self._fs = fs
         self._engine = engine
         self._evaluated: Evaluated | None = None
+        self._late = late
         self.done: list[Part] = []
 
     def apply(self, task: Task, part: Part | Unmapped) -> None:
@@ -125,8 +139,12 @@ class Ladder:
                 self._by_hand(task)
                 self._around(task, condemned)
                 return
+        if self._late:
+            self._behind_late(task, part)
+            return
         if isinstance(part, Unmapped):
-            self._note(f"An expression fails on a row of a batch (SQLSTATE {part.sqlstate}); looking for the row")
+            what = f"An expression fails on a row of a batch (SQLSTATE {part.sqlstate})"
+            self._note(f"{what if part.sqlstate else 'A change of a batch cannot be mapped'}; looking for it")
         else:
             try:
                 self._target.apply(part.steps, border=part.ends)
@@ -152,9 +170,30 @@ class Ladder:
     def _did(self, part: Part) -> None:
         self.done.append(replace(part, steps=(), mapped=()))
 
+    def _behind_late(self, task: Task, part: Part | Unmapped) -> None:
+        """Changes of the task's first transaction wait. What has nothing to do with them is applied as ever."""
+        assert self._late is not None
+        self._by_hand(task)
+        if isinstance(part, Part) and self._is_apart(task, self._late) and self._applied(part):
+            self._together(self._late)
+        else:
+            self._around(task, [False] * len(transactions(task, self._fs)))
+
+    def _is_apart(self, task: Task, late: Late) -> bool:
+        """Whether the task is the middle of the transaction, and no change in it is of a row that waits."""
+        try:
+            return not is_whole(task, 0, self._fs) and late.is_apart(
+                run_some(task, 0, 1, self._fs, self._evaluated, keep=True)
+            )
+        except RefusedError:
+            return False
+
     def _around(self, task: Task, condemned: list[bool]) -> None:
         """Apply the runs of transactions between those that are condemned, and give those up."""
         at = 0
+        if self._late:  # of the first one, which goes on
+            self._one_by_one(task, 0, is_whole(task, 0, self._fs))
+            at = 1
         while at < len(condemned):
             end = at + 1
             while end < len(condemned) and condemned[end] == condemned[at]:
@@ -170,7 +209,7 @@ class Ladder:
     def _some(self, task: Task, low: int, high: int) -> None:
         try:
             part = run_some(task, low, high, self._fs, self._evaluated)
-        except RefusedError:  # an expression fails
+        except RefusedError:  # an expression fails, or no row can be made
             part = None
         if part is None or not (self._applied(part) or self._applied(part, rewrite=True)):
             self._halve(task, low, high)
@@ -194,8 +233,13 @@ class Ladder:
     def _one_by_one(self, task: Task, number: int, ends: bool) -> None:
         """`ends`: the transaction ends in this task."""
         place = (self._target.mark(), len(self.done), self._judge.mark()) if ends else None
+        late = self._late if self._late is not None and not (ends and csns(task, self._fs)[number]) else None
         for change in self._changes(task, number):
-            self._one(change)
+            self._one(change, late)
+        if late and ends:
+            self._settle(late)
+        elif late:
+            self._together(late)
         if place is None:
             return
         try:
@@ -207,16 +251,48 @@ class Ladder:
             csn = csns(task, self._fs)[number]
             self._judge.refused_whole(task, csn, error, lambda: self._changes(task, number))
 
-    def _one(self, change: Change) -> None:
+    def _settle(self, late: Late) -> None:
+        """What waits has to be applied now, or is judged."""
+        if not self._together(late):
+            waited = [change for _, change in late.parts]
+            late.clear()
+            for change in waited:
+                self._one(change)
+
+    def _together(self, late: Late) -> bool:
+        """Apply what waits; False if something is still in its way."""
+        steps = late.together()
+        if steps is None:
+            return False
+        try:
+            self._target.apply(steps, rewrite=True)
+        except RefusedError:
+            return False
+        for part, _ in late.parts:
+            self._did(part)
+        late.clear()
+        return True
+
+    def _one(self, change: Change, late: Late | None = None) -> None:
+        """`late`: where it may wait."""
+        if late and late.holds_back(change.part):
+            late.add(change.part, change)
+            return
         try:
             self._try(change)
         except RefusedError as error:
+            if late is not None and not isinstance(error, ConflictError) and late.may_wait(change.part, error):
+                late.add(change.part, change)
+                return
             if isinstance(error, ConflictError):
                 self._judge.unsettled(change, error.conflict)
             self._judge.refused(change, error, lambda: self._try(change))
+            return
+        for part in late.behind(change.part) if late else ():
+            self._did(part)
 
     def _try(self, change: Change) -> None:
-        if change.part.error is not None:  # an expression of its MAP fails on it: no target was asked
+        if change.part.error is not None:  # it could not be mapped: no target was asked
             raise change.part.error
         resolved = apply_change(self._target, change.part)
         if resolved is None or resolved.applied:

@@ -10,12 +10,11 @@
 Rule: a record is applied at most once, ever. It has a row of its own in the checkpoint table, found by what the record
 says of its place (never by where it stands: files are moved, cut and joined), and moved in the very transaction of its
 change. Records are taken in order, one transaction each; what is kept can be replayed another time. Nothing is written
-to the file.
+to the file. How many rows are kept is said in replayed.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -32,6 +31,7 @@ from replicat.params import ReplicatParams, exact_table
 from replicat.plan import TablePlan
 from replicat.refused.discardfile import whole_records
 from replicat.refused.discardrecord import TARGET, VERSION, image_of
+from replicat.refused.replayed import FREE, KEPT_ROWS, Replayed, identity
 from replicat.target import Bag, Blob, Layout, Match, PlaceLostError, RefusedError, Row, Step, Target, TargetTable, Work
 from replicat.targets import TargetSettings, open_target
 from trails.errors import OperatorError
@@ -39,13 +39,17 @@ from trails.fs import File, RealFs
 from trails.position import Position
 from trails.record import MISSING
 from trails.runtime import params as language
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 
 APPLIED = "applied"
 BEFORE = "applied before"
 KEPT = "kept"
-FREE = Position(0, 0)
 INSERT, UPDATE, DELETE, UPSERT, REMOVE = OPS = "insert", "update", "delete", "upsert", "remove"
+FORGOTTEN = (
+    "it may have been replayed before: the checkpoint table knows of the newest that were, and this record is older; "
+    "look at the target, and apply it by hand"
+)
 _PLACE = re.compile(
     r"Operation failed at seqno (\d+) rba (\d+), CSN (\S+), change (\d+) of its transaction, group (\S+), "
     r"trail ([0-9a-f]*)"
@@ -75,7 +79,7 @@ class Recorded:
     @property
     def identity(self) -> int:
         """What its row in the checkpoint table is found by."""
-        return int.from_bytes(hashlib.blake2b(self.place.encode(), digest_size=8).digest(), "big") >> 1
+        return identity(self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def replay_group(
 ) -> list[Outcome]:
     """Replay a group's discard file, or the one at `path` in the home; the target and its options are the group's."""
     fs = RealFs()
-    group = next((reg for reg in home.groups() if reg.name == name.upper() and reg.kind == "REPLICAT"), None)
+    group = next((reg for reg in registrations.all(home) if reg.name == name.upper() and reg.kind == "REPLICAT"), None)
     if group is None:
         raise OperatorError(f"there is no Replicat {name} in this home", hint="INFO ALL lists the groups")
     path_of_file = home.prm(group.name)
@@ -168,7 +172,8 @@ def replay_group(
 class Replay:
     """One run over a discard file.
 
-    `compare`: rows must be as the change found them. `dry`: only say what would become of each record.
+    `compare`: rows must be as the change found them. `dry`: only say what would become of each record. `keep`: how many
+    rows of what was replayed the checkpoint table keeps, of each trail.
     """
 
     target: Target
@@ -177,8 +182,13 @@ class Replay:
     compare: bool = True
     dry: bool = False
     tell: Callable[[Outcome], None] = lambda _outcome: None
+    keep: int = KEPT_ROWS
+    _replayed: Replayed = field(init=False)
     _tables: dict[tuple[str, str], TargetTable | None] = field(default_factory=dict)
     _row: Row | None = None
+
+    def __post_init__(self) -> None:
+        self._replayed = Replayed(self.target, self._own, self.keep)
 
     def run(self, file: File) -> list[Outcome]:
         """Every record, in order."""
@@ -190,6 +200,8 @@ class Replay:
                 outcomes.append(self._one(recorded))
                 self.tell(outcomes[-1])
             if not self.dry:
+                applied = dict.fromkeys(one.recorded.trail_id for one in outcomes if one.outcome == APPLIED)
+                self._replayed.bound(self._control(), applied, self._added)
                 control = self._control()
                 self.target.flush(control, control)  # and with it all commits before
             return outcomes
@@ -200,6 +212,8 @@ class Replay:
         if why := recorded.why or self._not_ours(recorded):
             return Outcome(recorded, KEPT, why)
         row = self._row_of(self._own, recorded.identity)
+        if row is None and self._replayed.is_forgotten(recorded.trail_id, recorded.position):
+            return Outcome(recorded, KEPT, FORGOTTEN)
         if row is not None and (row.csn, row.trail_id) != (recorded.csn, recorded.trail_id):
             return Outcome(recorded, KEPT, "another record has its row in the checkpoint table")
         if row is not None and row.position != FREE:

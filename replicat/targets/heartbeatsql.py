@@ -143,7 +143,7 @@ class HeartbeatSql:
         return _TYPES[name][_KINDS.index(self.kind)]
 
     def _view(self, view: str, table: str, more: str) -> str:
-        """A lag is shown only while it is true; of the way back nothing is known here."""
+        """A lag is shown only while it is true. No outgoing_*, as GoldenGate has: of a way back nothing comes here."""
         received = "heartbeat_received_ts" if more else "incoming_replicat_ts"
         age = self._age(received)
         lag = "incoming_lag"
@@ -152,8 +152,7 @@ class HeartbeatSql:
             lag = f"CASE WHEN {age} <= {bound} THEN incoming_lag END AS incoming_lag"
         return (
             f"CREATE VIEW {self.named(view)} AS SELECT local_database, {_NOW[self.kind]} AS current_local_ts, {more}"
-            f"remote_database, {age} AS incoming_heartbeat_age, incoming_path, {lag}, NULL AS outgoing_heartbeat_age, "
-            f"NULL AS outgoing_path, NULL AS outgoing_lag FROM {self.named(table)}"
+            f"remote_database, {age} AS incoming_heartbeat_age, incoming_path, {lag} FROM {self.named(table)}"
         )
 
     def _age(self, column: str) -> str:

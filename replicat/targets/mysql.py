@@ -44,7 +44,7 @@ class MysqlTarget(ConvertingTarget):
     def __init__(self, settings: TargetSettings) -> None:
         super().__init__(settings)
         self._link: Link | None = None
-        self._row_table = dotted(*settings.checkpoint_table)
+        self.row_table = dotted(*settings.checkpoint_table)
         self._database = MysqlUrl.parse(settings.url).database
         self._infile = True  # the server permits LOAD DATA LOCAL
         self._folds = False  # the server ignores case in table names
@@ -98,7 +98,7 @@ class MysqlTarget(ConvertingTarget):
         """See Target."""
         values = rowtable.insert_values(self.settings.group, self.settings.group_key, row, self.settings.home)
         with self.mapped():
-            self.run_with(rowtable.insert(self._row_table, KIND), values)
+            self.run_with(rowtable.insert(self.row_table, KIND), values)
             self._sync()
 
     def begin(self, old: Row, new: Row) -> None:
@@ -131,7 +131,7 @@ class MysqlTarget(ConvertingTarget):
 
     def _move_row(self, old: Row, new: Row) -> None:
         values = rowtable.move_values(self.settings.group, self.settings.group_key, old, new, self.settings.home)
-        if self.run_with(rowtable.move(self._row_table, KIND), values) != 1:
+        if self.run_with(rowtable.move(self.row_table, KIND), values) != 1:
             self.run("ROLLBACK")
             raise PlaceLostError(self.place_lost(old))
 
@@ -203,6 +203,7 @@ class MysqlTarget(ConvertingTarget):
         if blob.rows > DROP_ROWS:
             self._large.add(sql.stage(letter))
         with self._told(sql):
+            self.taken += len(data)
             if self._infile:
                 taken, warnings = self.link.load(sql.load(letter, columns, wraps), data)
             else:

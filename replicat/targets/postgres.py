@@ -36,6 +36,8 @@ MOST_STAGES = 100
 # Up to here rows stand in the statement: no staging table to make, to fill and to empty.
 FEW_ROWS = 100
 FEW_BYTES = 100_000
+# And up to here where there are MOST_STAGES already: to make and drop a table with each batch bloats the catalog.
+MORE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,9 @@ class PostgresTarget(StagedTarget):
         super().__init__()
         self._settings = settings
         self._conn: psycopg.Connection[Any] | None = None
-        self._row_table = dotted(*settings.checkpoint_table)
+        self.row_table = dotted(*settings.checkpoint_table)
         self._written: set[tuple[str, str]] = set()  # tables whose sequences may have to follow
+        self._recent: dict[str, None] = {}  # staging tables, that used last at the end
         self.replica_role = False
 
     # Connection
@@ -111,12 +114,12 @@ class PostgresTarget(StagedTarget):
     def _check_row_table(self) -> None:
         assert self._conn is not None
         schema, name = self._settings.checkpoint_table
-        if self._execute("SELECT to_regclass(%s)", [self._row_table]).fetchone() == (None,):
+        if self._execute("SELECT to_regclass(%s)", [self.row_table]).fetchone() == (None,):
             raise OperatorError(
                 f"checkpoint table {schema}.{name} does not exist in the target",
                 hint=f"ADD CHECKPOINTTABLE {schema}.{name}",
             )
-        upgrade_row_table(self._conn, self._row_table)
+        upgrade_row_table(self._conn, self.row_table)
 
     # The checkpoint row
 
@@ -127,14 +130,14 @@ class PostgresTarget(StagedTarget):
     def load_row(self) -> Row | None:
         """See Target."""
         with self.mapped():
-            found = self._execute(rowtable.select(self._row_table), self._group).fetchone()
+            found = self._execute(rowtable.select(self.row_table), self._group).fetchone()
         return rowtable.row_of(found) if found else None
 
     def add_row(self, row: Row) -> None:
         """See Target."""
         values = rowtable.insert_values(self._settings.group, self._settings.group_key, row, self._settings.home)
         with self.mapped(), self._durable():
-            self._execute(rowtable.insert(self._row_table, KIND), values)
+            self._execute(rowtable.insert(self.row_table, KIND), values)
 
     def begin(self, old: Row, new: Row) -> None:
         """See Target. The update waits for a killed predecessor's commit, if one is on its way, then finds no row."""
@@ -155,7 +158,7 @@ class PostgresTarget(StagedTarget):
 
     def _move_row(self, old: Row, new: Row) -> None:
         values = rowtable.move_values(self._settings.group, self._settings.group_key, old, new, self._settings.home)
-        moved = self._execute(rowtable.move(self._row_table, KIND), values)
+        moved = self._execute(rowtable.move(self.row_table, KIND), values)
         if moved.rowcount != 1:
             raise PlaceLostError(
                 f"checkpoint row of {self._settings.group}: expected position {old.position}, found another"
@@ -199,15 +202,20 @@ class PostgresTarget(StagedTarget):
             self._commit()
             self._fresh.clear()
             self._loaded.clear()
-            if len(self._stages) > MOST_STAGES:
-                self._execute("DISCARD TEMPORARY")
-                self._stages.clear()
+            self._drop_stages()
 
     def _commit(self) -> None:
         # A transaction that an error broke is rolled back by COMMIT, and the server calls that no error.
         done = self._execute("COMMIT").statusmessage
         if done != "COMMIT":
             raise AwayError(f"the target answered COMMIT by {done}: nothing of the transaction was applied")
+
+    def _drop_stages(self) -> None:
+        """Those not used for the longest time, where there are too many."""
+        self._recent = {name: None for name in self._recent if name in self._stages}
+        if too_many := list(self._recent)[: max(0, len(self._recent) - MOST_STAGES)]:
+            self._execute(f"DROP TABLE {', '.join(too_many)}")
+            self._stages.difference_update(too_many)
 
     def truncate(self, step: Truncate) -> None:
         """One statement for all its tables."""
@@ -284,12 +292,22 @@ class PostgresTarget(StagedTarget):
         assert isinstance(sql, PostgresSql)
         return self._copy(sql.copy_rows(), blob.read())
 
-    def relation(self, sql: StagedSql, columns: Sequence[str], blob: Blob) -> str:
+    def clear(self, sql: StagedSql, letter: str) -> None:
         """See StagedTarget."""
-        if blob.rows > FEW_ROWS or blob.path or len(blob.data) > FEW_BYTES:
+        super().clear(sql, letter)
+        self._recent.pop(sql.stage(letter), None)
+        self._recent[sql.stage(letter)] = None
+
+    def relation(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> str:
+        """See StagedTarget."""
+        crowded = len(self._stages) >= MOST_STAGES and sql.stage(letter) not in self._stages
+        few = blob.rows <= FEW_ROWS and len(blob.data) <= FEW_BYTES
+        if blob.path or not (few or (crowded and len(blob.data) <= MORE_BYTES)):
             return ""
         assert isinstance(sql, PostgresSql)
-        return sql.few(columns, blob)
+        found = sql.few(columns, blob)
+        self.taken += len(blob.data) if found else 0
+        return found
 
     def fetch(self, layout: Layout, relation: str) -> list[Image]:
         """See StagedTarget."""
@@ -334,6 +352,7 @@ class PostgresTarget(StagedTarget):
             with cursor.copy(statement.encode()) as copy:
                 copy.write(data)
             copied = cursor.rowcount
+        self.taken += len(data)
         if any_bytes:  # after an error going back to the savepoint does this
             self._execute("SET client_encoding = 'UTF8'")
         return copied

@@ -24,6 +24,8 @@ _SHAPE = (
     errors.InvalidColumnReference, errors.GeneratedAlways, errors.WrongObjectType, errors.InvalidSchemaName,
 )  # fmt: skip
 _AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+_COLUMN = re.compile(r"COPY .*, line \d+, column (.+?): ")
+"""Of an error's context, where a value does not fit its column; the value comes behind it."""
 _OURS_TO_MEND = (
     "authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission denied",
     "invalid connection option", "Name or service not known",
@@ -84,4 +86,7 @@ def without_values(error: psycopg.Error) -> str:
     if isinstance(error, errors.FeatureNotSupported) and error.diag.message_detail:
         return f"{text}; {' '.join(error.diag.message_detail.split())}"  # of tables: which one stands in the way
     # Errors of class 22 quote the value, and no name; those of class 23 and the others names, and no value.
-    return re.sub(r'".*"', '"..."', text) if isinstance(error, errors.DataError) else text
+    if not isinstance(error, errors.DataError):
+        return text
+    column = _COLUMN.match(error.diag.context or "")
+    return (f"column {column[1]}: " if column else "") + re.sub(r'".*"', '"..."', text)

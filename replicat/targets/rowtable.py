@@ -162,6 +162,28 @@ def move_values(group: str, key: int, old: Row, new: Row, home: str) -> list[Any
     ]  # fmt: skip
 
 
+def newest_dropped(table: str, group: str, trail: str, but: int, keep: int) -> str:
+    """The place of the newest row of a group and trail that is not among the newest `keep`; `but`: a key left aside."""
+    return (
+        f"SELECT seqno, rba FROM {table} WHERE group_name = '{group}' AND trail_id = '{trail}' AND group_key <> {but} "
+        f"ORDER BY seqno DESC, rba DESC LIMIT 1 OFFSET {keep}"
+    )
+
+
+def drop_up_to(table: str, mark: str = "%s") -> str:
+    """Forget a group's rows of a trail up to a place; parameters: group, trail, a key left aside, seqno twice, RBA."""
+    return (
+        f"DELETE FROM {_named(table, mark)} WHERE group_name = {mark} AND trail_id = {mark} AND group_key <> {mark} "
+        f"AND (seqno < {mark} OR (seqno = {mark} AND rba <= {mark}))"
+    )
+
+
+def place(table: str, mark: str = "%s") -> str:
+    """Give a row another place; parameters: seqno, RBA, group, key."""
+    named = _named(table, mark)
+    return f"UPDATE {named} SET seqno = {mark}, rba = {mark} WHERE group_name = {mark} AND group_key = {mark}"
+
+
 def _named(table: str, mark: str) -> str:
     """The table's name beside parameters; drivers whose mark is %s take any other % for one too."""
     return table.replace("%", "%%") if mark == "%s" else table

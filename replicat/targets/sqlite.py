@@ -45,7 +45,7 @@ class SqliteTarget(ConvertingTarget):
         super().__init__(settings)
         self._conn: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._row_table = quoted(settings.checkpoint_table)
+        self.row_table = quoted(settings.checkpoint_table)
 
     # Connection
 
@@ -80,7 +80,7 @@ class SqliteTarget(ConvertingTarget):
         """See Target."""
         values = rowtable.insert_values(self.settings.group, self.settings.group_key, row, self.settings.home)
         with self.mapped():
-            self.conn.execute(rowtable.insert(self._row_table, KIND, "?"), values)
+            self.conn.execute(rowtable.insert(self.row_table, KIND, "?"), values)
 
     def begin(self, old: Row, new: Row) -> None:
         """See Target."""
@@ -106,7 +106,7 @@ class SqliteTarget(ConvertingTarget):
 
     def _move_row(self, old: Row, new: Row) -> None:
         values = rowtable.move_values(self.settings.group, self.settings.group_key, old, new, self.settings.home)
-        if self.conn.execute(rowtable.move(self._row_table, KIND, "?"), values).rowcount != 1:
+        if self.conn.execute(rowtable.move(self.row_table, KIND, "?"), values).rowcount != 1:
             self.run("ROLLBACK")
             raise PlaceLostError(self.place_lost(old))
 
@@ -158,7 +158,9 @@ class SqliteTarget(ConvertingTarget):
     def _insert(self, sql: StagedSql, table: str, columns: Sequence[str], blob: Blob) -> int:
         assert isinstance(sql, SqliteSql)
         codec = self.codec(sql, columns)
-        rows = codec.rows(blob.read())
+        data = blob.read()
+        self.taken += len(data)
+        rows = codec.rows(data)
         self.count_lost(codec, sql.layout)
         return self.conn.executemany(sql.insert_values(table, columns), rows).rowcount if rows else 0
 

@@ -7,7 +7,7 @@ staging table, and a table of its errors:
     run_with        a statement with parameters
     load            a blob into a staging table
     copy_new        a blob of new rows straight into the table, which itself refuses a second row of one key
-    relation        optional: few rows as something else than a staging table
+    relation        optional: few rows as something else than a staging table; each of these three counts `taken`
     join            optional: a statement that joins staged rows with the table (planner settings)
     match           optional: how a table without a key finds its rows
     refusal         which of the driver's errors is a refusal of rows; None if it is not
@@ -56,6 +56,7 @@ class StagedTarget:
         self._loaded: set[str] = set()  # those with rows of the open transaction
         self._collisions: Counts = {}
         self._marks = 0
+        self.taken = 0
 
     # Hooks
 
@@ -108,7 +109,7 @@ class StagedTarget:
         """Run a query that joins staged rows with the table and counts."""
         return int(self.ask(statement)[0][0])
 
-    def relation(self, sql: StagedSql, columns: Sequence[str], blob: Blob) -> str:  # noqa: ARG002  -- see docstring
+    def relation(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> str:  # noqa: ARG002
         """Few rows as something that stands in FROM, with alias `s`; "" to have them staged in a table."""
         return ""
 
@@ -305,7 +306,7 @@ class StagedTarget:
 
     def stage(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> str:
         """Rows where a statement can join them, as text for FROM with alias `s`."""
-        if few := self.relation(sql, columns, blob):
+        if few := self.relation(sql, letter, columns, blob):
             return few
         self.clear(sql, letter)
         self.load(sql, letter, columns, blob)

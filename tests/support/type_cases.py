@@ -11,7 +11,11 @@ SETUP = """
 CREATE TYPE mood AS ENUM ('sad', 'so "so"', 'häppy, yes');
 CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN posint AS int CHECK (VALUE > 0);
+CREATE EXTENSION citext; CREATE EXTENSION hstore; CREATE EXTENSION ltree; CREATE EXTENSION cube;
+CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE DOMAIN folded AS text COLLATE nocase;
 """
+"""Extensions, xml and collations of ICU: what Debian's server has, and those of the wheel lack."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,16 @@ CASES: tuple[Case, ...] = (
     _case("char(5)", "'ab'", "''", "'äöü'", mysql="char(5); varchar(3)"),
     _case('"char"', "'c'", "''"),
     _case("name", "'nämé'"),
+    _case("citext", "'Straße'", "'ab'", "''", "'ÁB'", mysql="varchar(20)", sqlite="TEXT COLLATE NOCASE"),
+    _case("folded", "'Ab'", "'á'", "''", mysql="varchar(20)", sqlite="TEXT COLLATE NOCASE"),
     _case("mood", "'sad'", "'so \"so\"'", "'häppy, yes'", mysql="enum('sad','so \"so\"','häppy, yes'); enum('sad')"),
     _case("posint", "7"),
     _case("json", """'{"b": 1, "a": 12345678901234567890, "b": [null]}'""", "'  null'", mysql="json", key=False),
     _case("jsonb", """'{"b": 1e400, "a": "\\u00e9\\n"}'""", "'[]'", mysql="json"),
+    _case("jsonpath", "'$.a[*] ? (@ > 1)'", key=False),
+    _case("xml", """'<a b="1">x &amp; <![CDATA[<y>]]></a>'""", "'text'", "''", key=False),
+    _case("hstore", r"""'"a"=>"1", "b c"=>NULL, "q"=>"x\"y"'""", "''"),
+    _case("ltree", "'Top.Science.Astronomy'", "''"),
     # bytes and bits
     _case("bytea", r"'\x00ff0a0d5c09'", "''", r"'\\x41'", mysql="varbinary(10); binary(6); longtext; bit(8)",
           sqlite="TEXT"),
@@ -103,4 +113,9 @@ CASES: tuple[Case, ...] = (
     _case("path", "'((0,0),(1,1))'", "'[(0,0),(1,1)]'", key=False),
     _case("polygon", "'((0,0),(1,1),(2,0))'", key=False),
     _case("circle", "'<(0,0),1.5>'", key=False),
+    _case("box", "'(1,1),(0,-0.5)'", key=False),
+    _case("lseg", "'[(0,0),(1,1)]'", key=False),
+    _case("line", "'{1,-1,0}'", key=False),
+    _case("cube", "'(1,2),(3,4)'"),
+    _case("xid8", "'18446744073709551615'"),
 )  # fmt: skip

@@ -218,16 +218,26 @@ class _Run:
         self.table = ("gg" if kind == "postgresql" else schema, "chk")
         self.tables: list[str] = []
         self.seen: dict[int, Seen] = {}
+        self._link: Any = None
         self.discards = observer.folder / f"{kind}_{schema}_{len(observer._runs)}_{id(self)}.dsc"
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        if self.kind == "postgresql":
-            with psycopg.connect(self.url, autocommit=True) as conn:
-                conn.execute(SESSION)
-                conn.execute("SET search_path = public")
-                cursor = conn.execute(statement.encode())
-                return cursor.fetchall() if cursor.description else []
-        return self.direct.sql(statement)
+        """By one connection: there are thousands of statements."""
+        if self._link is None:
+            self._link = self._connected()
+        cursor = self._link.cursor()
+        cursor.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def _connected(self) -> Any:
+        if self.maria is not None:
+            return self.maria.connect(self.schema)
+        if self.kind == "sqlite":
+            return sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
+        link = psycopg.connect(self.url, autocommit=True)
+        link.execute(SESSION)
+        link.execute("SET search_path = public")
+        return link
 
     def make(self) -> None:
         """Tables for all that a rule is for."""
@@ -256,21 +266,11 @@ class _Run:
         self._all(statements)
 
     def _all(self, statements: list[str]) -> None:
-        if self.kind == "sqlite":
-            conn = sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
-            conn.execute("BEGIN")
-            for statement in statements:
-                conn.execute(statement)
-            conn.execute("COMMIT")
-            conn.close()
-        elif self.maria is not None:
-            link = self.maria.connect(self.schema)
-            with link.cursor() as cursor:
-                for statement in statements:
-                    cursor.execute(statement)
-            link.close()
-        else:
+        if self.kind == "postgresql":
             self.sql("; ".join(statements))
+            return
+        for statement in ["BEGIN", *statements, "COMMIT"]:
+            self.sql(statement)
 
     def _rule(self, n: int, column: str) -> str:
         if self.kind == "postgresql":
@@ -364,6 +364,8 @@ class _Run:
 
     def drop(self) -> None:
         """Databases of our own."""
+        if self._link is not None:
+            self._link.close()
         if self.maria is not None:
             self.maria.sql(f"DROP DATABASE {self.schema}")
 
@@ -422,6 +424,7 @@ as another one in silence:
 
 An arrow shows what the target's own client prints, where that differs from the source's text.
 PostgreSQL to PostgreSQL, with a column of the source's own type, is exact for every type and value on this page.
+Types of extensions that are not on it travel as `ltree` and `cube` do: as their own text.
 
 For the other targets the first column of each type is the one that Replicat makes itself (`DDL`); the others are for
 who makes tables by hand. A column that no value of a type can go into is told at START ("values of type ... can't go
@@ -495,13 +498,13 @@ def _code(value: Any) -> str:
 def main() -> None:
     """Print the page; faults go to standard error."""
     with (
-        tempfile.TemporaryDirectory() as folder, PostgresServer(version=16) as source,
-        PostgresServer(version=18) as target, MariaServer() as maria,
+        tempfile.TemporaryDirectory() as folder, PostgresServer(version="system", tcp=True) as server,
+        MariaServer() as maria,
     ):  # fmt: skip
-        source.sql("CREATE DATABASE source")
-        target.sql("CREATE DATABASE target")
-        observer = Observer(source.url("source"), Path(folder))
-        observer.observe(target.url("target"), maria, "types")
+        server.sql("CREATE DATABASE source")
+        server.sql("CREATE DATABASE target")
+        observer = Observer(server.url("source"), Path(folder))
+        observer.observe(server.url("target"), maria, "types")
     print(page(observer), end="")
     print("\n".join(observer.faults), file=sys.stderr)
 

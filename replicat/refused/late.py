@@ -1,0 +1,133 @@
+"""Changes that wait for the end of their transaction, where it is larger than a job and its jobs are applied in turn.
+
+A constraint that the source checks at the end of a transaction lets two of its rows hold one unique value for a while.
+A target that checks at once takes them only together, and a job may hold one of them without the other. So of such a
+transaction a change that is refused for another row's sake waits, and with it all later ones of the same row. What
+waits is tried behind each task as one net effect, by DELETE and INSERT; what the end does not permit is judged.
+
+Rule: changes of one row stay in their order; of different rows only a constraint ever saw an order, and it is the
+target's own, which has the last word. What waits is bounded (MOST); the next one is judged at once. Nothing waits for
+what is behind a change of shape, or a border of MAXTRANSOPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from replicat.conflicts.resolving import key_of
+from replicat.net.overlay import Overlay
+from replicat.net.part import Mapped, Part
+from replicat.net.workers import Worker, is_lenient, result_of, worker_of
+from replicat.plan import TablePlan
+from replicat.target import Bag, Layout, RefusedError, Step, Truncate, Work
+from trails.record import MISSING, Value
+
+MOST = 10_000
+FOR_ANOTHER = ("23505", "23P01")
+"""SQLSTATEs of a refusal that another row's change may mend: unique and exclusion constraints."""
+FOR_A_PARENT = "23503"
+"""So may that of a foreign key, once some row waits."""
+
+Place = tuple[str, str]
+Key = tuple[Place, tuple[Value, ...]]
+
+
+@dataclass(slots=True)
+class Late:
+    """What waits in the open batch, of the one transaction that goes on from job to job; parts, in source order."""
+
+    parts: list[tuple[Part, Any]] = field(default_factory=list)  # and what else their owner keeps with them
+    _keys: set[Key] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def holds_back(self, part: Part) -> bool:
+        """Whether a change of the same row waits, so that this one must."""
+        return bool(self.parts) and not self._keys.isdisjoint(_keys_of(part))
+
+    def is_apart(self, part: Part) -> bool:
+        """Whether the changes of a part have nothing to do with what waits."""
+        return not self.holds_back(part) and not _emptied(part)
+
+    def may_wait(self, part: Part, error: RefusedError) -> bool:
+        """Whether another change of the transaction may be what this one needs."""
+        if len(self.parts) >= MOST or not part.mapped or any(not m.plan.layout.key for m in part.mapped):
+            return False
+        return error.sqlstate in FOR_ANOTHER or (error.sqlstate == FOR_A_PARENT and bool(self.parts))
+
+    def add(self, part: Part, owner: Any) -> None:
+        """Have it wait."""
+        self.parts.append((part, owner))
+        self._keys.update(_keys_of(part))
+
+    def behind(self, part: Part) -> list[Part]:
+        """What needs wait no longer behind this one, which was applied: changes of rows that its TRUNCATE took."""
+        if not (gone := _emptied(part)):
+            return []
+        done = [each for each, _ in self.parts if gone.issuperset(map(_place, each.mapped))]
+        self.parts = [(each, owner) for each, owner in self.parts if each not in done]
+        self._keys = {key for each, _ in self.parts for key in _keys_of(each)}
+        return done
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self.parts.clear()
+        self._keys.clear()
+
+    def together(self) -> tuple[Step, ...] | None:
+        """All that waits, as one net effect; None where a table's rows came in several shapes."""
+        workers: dict[Place, tuple[TablePlan, Worker]] = {}
+        mapped = [one for part, _ in self.parts for one in part.mapped]
+        shapes = {(_place(one), _comparable(one.plan.layout)) for one in mapped}
+        if len(shapes) > len({place for place, _ in shapes}):
+            return None
+        lenient = {_place(one) for one in mapped if one.op in ("upsert", "remove") or is_lenient(one.plan)}
+        for one in mapped:
+            if _place(one) not in workers:
+                plan = _own(one.plan)
+                workers[_place(one)] = plan, worker_of(plan, lenient=_place(one) in lenient)
+            _give(workers[_place(one)][1], one)
+        results = [result_of(plan, worker) for plan, worker in workers.values()]
+        return (Work(rows=tuple(result for result in results if not isinstance(result, Bag))),)
+
+
+def _emptied(part: Part) -> set[Place]:
+    return {place for step in part.steps if isinstance(step, Truncate) for place in step.tables}
+
+
+def _place(one: Mapped) -> Place:
+    return one.plan.layout.schema, one.plan.layout.name
+
+
+def _comparable(layout: Layout) -> tuple[tuple[str, ...], ...]:
+    return layout.columns, layout.key
+
+
+def _own(plan: TablePlan) -> TablePlan:
+    """The plan of rows that are mapped already."""
+    key = tuple(plan.layout.columns.index(name) for name in plan.layout.key)
+    return replace(plan, key=key, pick=None, mapping=None, conflict=None, integer_key=False)
+
+
+def _keys_of(part: Part) -> Iterator[Key]:
+    for one in part.mapped:
+        layout = one.plan.layout
+        now = None if one.after is None else key_of(layout, one.after)
+        if now is not None:
+            yield _place(one), now
+        if one.before is not None:
+            was = key_of(layout, one.before)
+            yield _place(one), tuple(new if old is MISSING else old for old, new in zip(was, now or was, strict=True))
+
+
+def _give(worker: Any, one: Mapped) -> None:
+    may = {"may": True} if isinstance(worker, Overlay) and one.op in ("upsert", "remove") else {}
+    if one.op == "insert":
+        worker.insert(one.after)
+    elif one.op in ("update", "upsert"):
+        worker.update(one.after, one.before, **may)
+    else:
+        worker.delete(one.before, **may)
