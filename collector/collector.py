@@ -13,7 +13,7 @@ import time
 from trails import wire
 from trails.codec import decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
-from trails.format import BLOCK_HEADER_SIZE, BlockHeader, Indicator, Kind, check_payload, file_seed, parse_block_header
+from trails.format import BlockHeader, Indicator, Kind, check_payload, file_seed, parse_block_header
 from trails.fs import Fs
 from trails.position import START, Position, TrailName
 from trails.reader import last_header
@@ -32,8 +32,9 @@ def refuse(error: GateError) -> wire.Refuse:
 class Collector:
     """One trail, one session. Recovers the trail when made; raises what TrailWriter.open raises."""
 
-    def __init__(self, fs: Fs, trail: TrailName, title: str) -> None:
+    def __init__(self, fs: Fs, trail: TrailName, title: str, home: str = "") -> None:
         self._fs = fs
+        self._home = home
         self._trail = trail
         self._title = title
         self._hello: wire.Hello | None = None
@@ -78,7 +79,8 @@ class Collector:
         mark = writer.last
         self._origin = mark.origin
         self._file_start = writer.position
-        return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable, time.time_ns() // 1000)
+        now_us = time.time_ns() // 1000
+        return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable, now_us, self._home)
 
     def _is_ours(self, named: str) -> bool:
         """Whether the pump's RMTTRAIL means our trail: as the Manager names it, or by its whole path."""
@@ -161,7 +163,7 @@ class Collector:
             )
 
     def _make_room(self, writer: TrailWriter, header: BlockHeader) -> None:
-        full = writer.position.rba + writer.stored_size(header) + BLOCK_HEADER_SIZE > self._max_bytes
+        full = writer.position.rba + writer.room(header) > self._max_bytes
         if full and writer.position > self._file_start:
             writer.roll()
             self._file_start = writer.position

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from trails import tls, wire
 from trails.channel import Channel
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler, address_of, crowd_of
+from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, address_of, crowd_of
 from trails.runtime.report import Log
 from trails.wire import Session, Side
 
@@ -56,7 +56,6 @@ class Door:
         self._folder = folder
         self._only = only
         self._callers: list[_Caller] = []
-        self._muffler = Muffler()
         self._pause_until = 0.0
 
     def waits(self) -> list[int]:
@@ -114,6 +113,8 @@ class Door:
             assert caller.channel is not None
             caller.channel.flush()
             for event in caller.channel.receive(time.monotonic()):
+                if isinstance(event, wire.Hello):
+                    self._check_home(caller.channel, event)
                 return event
             if time.monotonic() > caller.deadline:
                 raise AwayError(f"{caller.peer}: no greeting within {GREETING_SECONDS:g} seconds")
@@ -121,6 +122,15 @@ class Door:
             # OperatorError: a certificate that is refused. That is the caller's matter, not our end.
             self._drop(caller, error)
         return None
+
+    @staticmethod
+    def _check_home(channel: Channel, hello: wire.Hello) -> None:
+        """A home with a certificate of our CA that says to be another one: told so, and dropped as any stranger."""
+        try:
+            channel.check_home(hello.home)
+        except OperatorError as error:
+            channel.send(wire.Refuse(True, str(error)))
+            raise
 
     def _look(self, caller: _Caller) -> bool:
         """Make a channel of the kind that this home talks, once the first byte shows that the caller does too."""
@@ -166,6 +176,4 @@ class Door:
         self._say(caller.peer.rpartition(":")[0], str(error))
 
     def _say(self, key: str, text: str) -> None:
-        told = self._muffler.text(key, text, time.monotonic())
-        if told is not None:
-            self._log.warning(CODE_REFUSED, told)
+        self._log.warning(CODE_REFUSED, text, alike=key)

@@ -87,6 +87,7 @@ class Server:
         self._stop = stop
         self._patience = patience
         self.guard: DiskGuard | None = None
+        self.revocations: tls.RevocationWatch | None = None
 
     def run(self) -> None:
         """Serve one session to its end. Raises what ended it badly; the trail is closed in any case."""
@@ -130,6 +131,7 @@ class Server:
             self._tell(channel, error)
             raise
         channel.live_by(min(MOST_DEAD, max(LEAST_DEAD, event.dead / 1000)), time.monotonic())
+        channel.now_us = RealClock().now_us if event.clock else None
         channel.send(welcome)
         who = f"{event.group} of {event.host}, {channel.peer}"
         self._log.info(CODE_CONNECTED, f"Linked to {who}; it goes on from {welcome.origin}.")
@@ -162,6 +164,8 @@ class Server:
             self._acknowledge(channel)
             channel.tick(now)
             self._end_if_full(channel, now)
+            if self.revocations is not None and self.revocations.changed(now):
+                return self._farewell(channel, "another list of revoked certificates came: connect anew")
             if self._stop.requested:
                 return self._farewell(channel, "the Collector was told to stop")
             fds = [channel.fileno(), self._stop.fileno()]
@@ -247,10 +251,10 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     collector: Collector | None = None
     try:
         guard = _disk_guard(params, home, log, stop)
-        collector = Collector(fs, params.trail_name(home.root), params.trail)
+        collector = Collector(fs, params.trail_name(home.root), params.trail, home.id)
         folder = "" if params.notls else tls.folder_of(home.root)
         if folder:
-            tls.server_context(folder)  # what is wrong with it is told to the Manager, not to a stranger
+            tls.check_own(folder, home.id)  # what is wrong with it is told to the Manager, not to a stranger
         listener = listen(params.bind, params.ports)
     except GateError as error:
         if collector is not None:
@@ -261,7 +265,7 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
     tell_ready(params.ready_fd, port=port)
     server = Server(collector, Door(listener, log, folder, params.peer), log, stop, params.patience)
-    server.guard = guard
+    server.guard, server.revocations = guard, tls.RevocationWatch(folder)
     return server
 
 

@@ -7,6 +7,7 @@ from extract.sources import pgcheck
 from extract.sources.pgdriver import Session
 from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime import params as language
+from trails.runtime import registration as registrations
 from trails.runtime.checking import Findings
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
@@ -26,7 +27,7 @@ def check_group(home: Home, group: str, path: str = "") -> Findings:
     except OperatorError as error:
         found.add(error)
         return found
-    reg = next((reg for reg in home.groups() if reg.name == params.group and reg.kind == "EXTRACT"), None)
+    reg = next((reg for reg in registrations.all(home) if reg.name == params.group and reg.kind == "EXTRACT"), None)
     return check(params, reg, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from pump.params import PumpParams
 from pump.pump import Job, Pump
@@ -46,12 +47,12 @@ def build(context: Context) -> Process:
     remote = _registered(reg.trails, params.trail, params.group)
     certificates = tls.folder_of(root) if params.remote.tls else ""
     if certificates:
-        tls.client_context(certificates)  # what is missing stops START, not the first try
+        tls.check_own(certificates, context.home.id)  # what is wrong with it stops START, not the first try
     job = Job(
         params=params,
         home_id=context.home.id,
         host=context.host,
-        trail=TrailName.parse(reg.trail, root),
+        trail=replace(TrailName.parse(reg.trail, root), sealed=params.decrypt),
         title=reg.trail,
         megabytes=remote.megabytes,
         tls=certificates,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pump.params import PumpParams
-from trails.errors import GateError, OperatorError
+from trails.errors import GateError, OperatorError, UntrustedError
 from trails.position import TrailName
 from trails.runtime import params as language
+from trails.runtime import registration as registrations
 from trails.runtime.checking import Findings
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration
@@ -22,7 +23,7 @@ def check_group(home: Home, group: str, path: str = "") -> Findings:
     except OperatorError as error:
         found.add(error)
         return found
-    reg = next((reg for reg in home.groups() if reg.name == params.group and reg.kind == "EXTRACT"), None)
+    reg = next((reg for reg in registrations.all(home) if reg.name == params.group and reg.kind == "EXTRACT"), None)
     return check(params, reg, home, found)
 
 
@@ -56,7 +57,7 @@ def _reach(params: PumpParams, home: Home, found: Findings) -> None:
     where = f"{params.remote.host}:{params.remote.port}"
     try:
         greet(params.remote, home, SECONDS)
-    except OperatorError as error:
+    except (OperatorError, UntrustedError) as error:
         found.add(error)
     except GateError as error:
         found.notes.append(f"The Manager at {where} was not reached: {error.message}")

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from trails.heartbeat import Arrivals, Beat, Stamp
 from trails.runtime.clock import Clock
-from trails.runtime.clockdiff import ClockWatch
+from trails.runtime.clockdiff import ClockWatch, Difference, Nearest
 
 LONGEST_WAY_US = 250_000
-"""A WELCOME that comes later than twice this was not so long on its way: the Collector was mending its trail."""
+"""A WELCOME that comes later than twice this was not so long on its way."""
 
 
 class PumpHeartbeats:
@@ -24,6 +24,10 @@ class PumpHeartbeats:
         self._group = group
         self._clock = clock
         self._watch = ClockWatch(f"the Collector's host {host}", limit_s or 1e9, warn)
+        self._nearest = Nearest()
+        self._compared_us = 0
+        self.error_us: int | None = None
+        """How far `ahead_us` may be off."""
         self.arrivals = Arrivals()
         self.skew_us: int | None = None
         """How far our clock is ahead of the source database's, by the last heartbeat; None without one."""
@@ -33,9 +37,33 @@ class PumpHeartbeats:
         """How far the Collector's clock is ahead of ours; None: not known."""
         return self._watch.ahead_us
 
-    def compared(self, ahead_us: int, error_us: int) -> None:
-        """The Collector has told its time."""
-        self._watch.found(ahead_us, error_us)
+    def greeted(self, theirs_us: int, asked_us: int) -> None:
+        """A session begins, maybe with another host than the last one; 0: this Collector does not tell its time.
+
+        What came later than LONGEST_WAY_US allows was not so long on its way: the Collector was mending its trail.
+        """
+        self._nearest.clear()
+        self._watch.found(None)
+        if theirs_us:
+            self.answered(theirs_us, asked_us, longest_us=2 * LONGEST_WAY_US)
+
+    def answered(self, theirs_us: int, asked_us: int, longest_us: int = 1 << 62) -> None:
+        """The Collector has told its time; it was asked at `asked_us` of our monotonic clock."""
+        now_us = self._clock.now_us()  # before the other clock is looked at: then no pause between makes us too sure
+        took_us = min(int(self._clock.monotonic() * 1_000_000) - asked_us, longest_us)
+        if took_us < 0:
+            return  # no question of ours
+        self._compared_us = now_us
+        best = self._nearest.add(Difference.of(theirs_us, now_us, took_us))
+        self.error_us = best.error_us
+        self._watch.found(best.ahead_us, best.error_us)
+
+    def clocks(self) -> dict[str, int]:
+        """For STATUS: the difference, how far it may be off, and how long ago it was looked at; empty if unknown."""
+        if self.ahead_us is None or self.error_us is None:
+            return {}
+        age = max(0, self._clock.now_us() - self._compared_us)
+        return {"ahead_us": self.ahead_us, "error_us": self.error_us, "age_us": age}
 
     def stamp(self, beat: Beat) -> Beat:
         """A heartbeat as it is sent."""

@@ -3,7 +3,7 @@
 Rule: the pump's loop never waits for a name server, a handshake or a Collector's recovery. A Dialler does one try on a
 thread of its own and wakes the loop by a descriptor; it is used once, and one that nobody waits for closes what it got.
 On TLS nothing is taken from a peer before its certificate was checked, but for a plain refusal: a Manager that can't or
-won't talk TLS with us says why in plain text, and that only ends or delays the try.
+won't talk TLS with us says why in plain text, and that only delays the next try: anybody on the way may have said it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from pump.params import RemoteHost
 from trails import tls
-from trails.errors import AwayError, GateError, OperatorError, ProtocolError
+from trails.errors import AwayError, GateError, OperatorError, ProtocolError, UntrustedError
 from trails.runtime.home import Home
 
 MAX_REPLY = 64 << 10
@@ -100,9 +100,11 @@ def _secured(sock: socket.socket, context: ssl.SSLContext, host: str, who: str, 
         raise AwayError(f"{who} closed the link before a TLS handshake: {error}") from None
     try:
         _shake_hands(secure, who, deadline)
+        tls.home_of(secure, who)  # from here on it is the peer's own word
     except ssl.SSLError as error:
         with socket.socket(fileno=secure.detach()) as plain:
-            _hear_plain_refusal(plain, who, deadline)
+            if tls.is_plain(error):
+                _hear_plain_refusal(plain, who, deadline)
         raise tls.explain(error, who) from None
     except OSError as error:
         secure.close()
@@ -128,7 +130,7 @@ def _shake_hands(secure: ssl.SSLSocket, who: str, deadline: float) -> None:
 
 
 def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None:
-    """Raise what a Manager said in plain text instead of shaking hands; a plain yes is never taken for one.
+    """Raise what a Manager said in plain text instead of shaking hands, never for good; a plain yes is none.
 
     TLS has read the five bytes that every record begins with: of a Manager's answer they are `{"ok"`.
     """
@@ -137,7 +139,10 @@ def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None
         json.loads(line)
     except (GateError, OSError, ValueError, RecursionError):
         return  # no Manager: what TLS found is the better message
-    parse_reply(line, who)
+    try:
+        parse_reply(line, who)
+    except OperatorError as error:
+        raise UntrustedError(error.message) from None
     raise ProtocolError(f"{who} answered in plain text where TLS was asked for")
 
 
@@ -149,7 +154,7 @@ def _ask(request: Request, timeout: float, answer: float, verb: str = "START COL
             sock.sendall(request.line(verb))
             line = _read_line(sock, time.monotonic() + answer, request.manager)
         except ssl.SSLError as error:
-            raise tls.explain(error, request.manager) from None
+            raise tls.explain(error, request.manager, trusted=True) from None
         except OSError as error:
             raise AwayError(f"{request.manager} did not answer: {_reason(error)}") from None
     return parse_reply(line, request.manager)

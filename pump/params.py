@@ -42,6 +42,7 @@ class PumpParams:
     retry_delay: float = DEFAULT_RETRY_DELAY
     retry_seconds: float = DEFAULT_RETRY_SECONDS
     encrypt: bool = False
+    decrypt: bool = False
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> PumpParams:
@@ -58,6 +59,7 @@ class PumpParams:
             retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
             retry_seconds=found.one("RETRYSECS", DEFAULT_RETRY_SECONDS),
             encrypt=found.has("ENCRYPTTRAIL"),
+            decrypt=found.has("DECRYPTTRAIL"),
         )
 
     @property
@@ -147,10 +149,12 @@ KEYWORDS = SHARED | params.table(
     crypting.keyword(
         "Have the remote trail's files encrypted there; blocks travel inside TLS, without this encryption"
     ),
+    crypting.only_encrypted(),
     Keyword(
         "PASSTHRU",
         "",
-        "Send blocks as they stand, undecoded: the default unless TABLE or TABLEEXCLUDE leave a table out.",
+        "Send blocks as they stand, undecoded: the default unless TABLE or TABLEEXCLUDE leave a table out. STATS then "
+        "counts all tables together.",
         "PASSTHRU",
         params.nothing,
     ),

@@ -21,11 +21,11 @@ from typing import Any
 
 from pump.feed import Feed, Outgoing
 from pump.filter import Filter
-from pump.heartbeat import LONGEST_WAY_US, PumpHeartbeats
+from pump.heartbeat import PumpHeartbeats
 from pump.link import Backoff, Dialler, Request
 from pump.params import PumpParams
 from pump.tcpstats import LinkStats
-from trails import wire
+from trails import tls, wire
 from trails.channel import Channel
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.errors import AwayError, GateError, MismatchError, OperatorError, ProtocolError
@@ -53,6 +53,12 @@ DRAIN_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 SAME_WARNING_SECONDS = 60.0
 SOURCE = "GGS Log Trail"
+
+UNDECODED = (
+    "All tables are counted together: PASSTHRU sends blocks undecoded, and a block's header counts its changes without "
+    "their tables and kinds. NOPASSTHRU decodes the blocks and counts by table."
+)
+"""What STATS and report say beside such a count."""
 
 CODE_LINK = "TG-01226"
 CODE_LOST = "TG-01223"
@@ -126,11 +132,9 @@ class Pump(Process):
         self._retry_at = clock.monotonic()
         self._warned = ("", -SAME_WARNING_SECONDS)
         self._dialler: Dialler | None = None
+        self._revocations = tls.RevocationWatch("")
         self._channel: Channel | None = None
         self._greeted_at = 0.0
-        self._asked_us = 0
-        self.clock_offset_us: int | None = None  # the Collector's clock minus ours, as of the last WELCOME
-        self.clock_error_us = 0  # how far that may be off: half of the round trip
         self._feed: Feed | None = None
         self._source: FileHeader | None = None
         self._read_trail = ""  # id of the trail that the checkpoint's positions are in
@@ -148,8 +152,8 @@ class Pump(Process):
         self._tcp = LinkStats(clock)
         self._acked_changes = self._acked_transactions = self._acked_bytes = 0
         self._taken = 0  # bytes read in sessions that are over
-        self.stats: Stats = Stats(clock.now_us, job.params.trail)
         self._rules = self._filter()
+        self.stats: Stats = Stats(clock.now_us, job.params.trail, "" if self._rules else UNDECODED)
         self._heartbeats = PumpHeartbeats(
             job.params.group, job.params.remote.host, clock, job.clock_diff_s,
             lambda text: log.warning(clockdiff.CODE, text),
@@ -189,6 +193,8 @@ class Pump(Process):
         if self._channel is None:
             return True
         self._channel.tick(now)
+        if self._revocations.changed(now):
+            raise AwayError("another list of revoked certificates came: connecting anew")
         more = self._phase is Phase.STREAMING and self._fill(now)
         self._tcp.room(free=self._phase is not Phase.STREAMING or self._has_room())
         if self._rolling and not self._in_flight and self._channel.may_send(Type.BYE):
@@ -266,6 +272,7 @@ class Pump(Process):
         pump = f"{self._job.home_id}/{params.group}"
         request = Request(params.remote.host, params.remote.port, params.trail, pump, source.trail_id, self._job.tls)
         self._dialler = Dialler(request, timeout=params.remote.dead_seconds)
+        self._revocations = tls.RevocationWatch(self._job.tls)
         self._phase = Phase.DIALLING
         return False
 
@@ -287,7 +294,6 @@ class Pump(Process):
         self._phase = Phase.GREETING
         self._tcp.opened(self._channel)
         self._greeted_at = now
-        self._asked_us = self._clock.now_us()
         self._channel.send(self._hello(self._source))
         return True
 
@@ -296,7 +302,7 @@ class Pump(Process):
         return wire.Hello(
             home=job.home_id, group=job.params.group, host=job.host, trail=job.params.trail, trail_id=source.trail_id,
             source=source.source, alter=job.alter_no, start=self._start, megabytes=job.megabytes,
-            dead=job.params.remote.dead_seconds * 1000, encrypt=job.params.encrypt,
+            dead=job.params.remote.dead_seconds * 1000, encrypt=job.params.encrypt, clock=True,
         )  # fmt: skip
 
     def _lost(self, error: GateError, now: float) -> None:
@@ -329,6 +335,8 @@ class Pump(Process):
                 self._welcomed(event)
             case wire.Ack():
                 self._acknowledged(event)
+            case wire.Pong():
+                self._heartbeats.answered(event.now_us, event.number)
             case wire.Refuse(permanent=True):
                 raise OperatorError(f"{self._peer()} refused: {event.text}")
             case wire.Refuse():
@@ -342,14 +350,15 @@ class Pump(Process):
         return self._channel.peer if self._channel else "Collector"
 
     def _welcomed(self, welcome: wire.Welcome) -> None:
-        assert self._source is not None
+        assert self._source is not None and self._channel is not None
+        self._channel.check_home(welcome.home)
         if 0 < self._job.alter_no < welcome.alter:
             raise MismatchError(
                 f"the remote trail has obeyed ALTER {welcome.alter}, this group's registration knows only "
                 f"{self._job.alter_no}: it was restored, or the group added again",
                 hint="ALTER the group again until its number is higher, or give it another remote trail",
             )
-        self._compare_clocks(welcome)
+        self._heartbeats.greeted(welcome.now_us, int(self._greeted_at * 1_000_000))
         self._settle(welcome.origin)
         self._in_flight.clear()
         self._counted.clear()
@@ -364,16 +373,6 @@ class Pump(Process):
         self._startup = self._startup or self._current
         self._written(welcome.position)
         self._log.info(CODE_LINK, f"Linked to {self._peer()}; going on from {welcome.origin} of {self._job.title}.")
-
-    def _compare_clocks(self, welcome: wire.Welcome) -> None:
-        """The Collector read its clock between our asking and its answer: in the middle, as far as we know."""
-        if not welcome.now_us:
-            return
-        now_us = self._clock.now_us()
-        # What takes longer than that is not the way: the Collector was mending its trail before it looked.
-        self.clock_error_us = min(max(0, now_us - self._asked_us) // 2, LONGEST_WAY_US)
-        self.clock_offset_us = welcome.now_us + self.clock_error_us - now_us
-        self._heartbeats.compared(self.clock_offset_us, self.clock_error_us)
 
     def _acknowledged(self, ack: wire.Ack) -> None:
         settled = self._settle(ack.origin)
@@ -533,7 +532,10 @@ class Pump(Process):
         if (w := self._write) is not None:
             written.append({"seqno": w.seqno, "rba": w.rba, "time_us": w.time_us, "trail": w.trail})
         status = "At EOF" if self.at_end else self._phase.value
-        return {"status": status, "pid": os.getpid(), "read": read, "write": written, "in_transaction": None}
+        return {
+            "status": status, "pid": os.getpid(), "read": read, "write": written, "in_transaction": None,
+            "clocks": self._heartbeats.clocks(),
+        }  # fmt: skip
 
     def _roll(self) -> dict[str, Any]:
         """End the session once all is acknowledged: a Collector begins each session in a new file."""
@@ -574,7 +576,8 @@ class Pump(Process):
                 "inflight_bytes": self._bytes_in_flight,
                 "window_bytes": self._job.params.window_bytes,
                 "newest_us": place.time_us if place else None,
-                "clock_offset_us": self.clock_offset_us,
+                "clock_offset_us": self._heartbeats.ahead_us,
+                "clock_error_us": self._heartbeats.error_us,
             },
         }
 

@@ -2,9 +2,9 @@
 
 Rule: nothing here waits. `fileno()` is an epoll descriptor: readable when there is something to do, be it that bytes
 came or that queued bytes can go out, so an owner needs one descriptor for both. PINGs are sent and answered here; the
-owner sees the other messages only. After a failed send the peer's last words are still read: a refusal often comes
-before the reset. On a TLS socket a handshake that is not yet done is done by the first reads and writes; bytes that TLS
-holds decrypted wake nobody, so a read goes on until there are none.
+owner sees the other messages, and PONGs that tell the time. After a failed send the peer's last words are still read: a
+refusal often comes before the reset. On a TLS socket a handshake that is not yet done is done by the first reads and
+writes; bytes that TLS holds decrypted wake nobody, so a read goes on until there are none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import select
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 from trails import tls, wire
@@ -28,13 +29,15 @@ PONG_UNSENT = 64 << 10
 
 
 class Heartbeat:
-    """When to send a PING and when a silent peer is dead; both ends have one. Times are monotonic seconds."""
+    """When to send a PING and when a silent peer is dead; both ends have one. Times are monotonic seconds.
+
+    A PING's number is when it was sent, in microseconds: it comes back in the PONG.
+    """
 
     def __init__(self, dead: float, now: float) -> None:
         self.dead = dead
         self._heard = now
         self._next = now + dead / 3
-        self._number = 0
 
     def heard(self, now: float) -> None:
         """Bytes came: the peer lives."""
@@ -45,8 +48,7 @@ class Heartbeat:
         if now < self._next:
             return None
         self._next = now + self.dead / 3
-        self._number += 1
-        return wire.Ping(self._number)
+        return wire.Ping(int(now * 1_000_000))
 
     def silent(self, now: float) -> bool:
         """True once nothing was heard for the whole dead time."""
@@ -98,6 +100,8 @@ class Channel:
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._held: bytes | memoryview | None = None  # what TLS asked to be given again, unchanged
         self._read_wants_write = False
+        self.now_us: Callable[[], int] | None = None
+        """The clock to tell in each PONG, where the peer has asked for it."""
 
     def fileno(self) -> int:
         """Readable when receive() or flush() has something to do."""
@@ -127,6 +131,10 @@ class Channel:
         except OSError:
             return "", "", self._tls is not None
         return f"{local[0]}:{local[1]}", f"{remote[0]}:{remote[1]}", self._tls is not None
+
+    def check_home(self, said: str) -> None:
+        """Raise OperatorError if the peer's certificate is another home's than it says to be."""
+        tls.check_home(self._sock, said, self._peer)
 
     def live_by(self, dead: float, now: float) -> None:
         """Take another dead time from now on."""
@@ -236,7 +244,8 @@ class Channel:
             if self.state is State.CLOSED:
                 return 0
             if isinstance(error, ssl.SSLError):
-                raise tls.explain(error, self._peer) from None
+                known = self._session.side is Side.PUMP or self._bytes_in > 0  # the handshake is done
+                raise tls.explain(error, self._peer, trusted=known) from None
             raise AwayError(f"{self._peer}: the link is lost: {error.strerror}") from None
         if count:
             self._bytes_in += count
@@ -252,8 +261,8 @@ class Channel:
                 self._messages_in += 1
                 if isinstance(event, wire.Ping):
                     if self.may_send(Type.PONG) and self.unsent < PONG_UNSENT:
-                        self.send(wire.Pong(event.number))
-                elif not isinstance(event, wire.Pong):
+                        self.send(wire.Pong(event.number, self.now_us() if self.now_us is not None else 0))
+                elif not isinstance(event, wire.Pong) or event.now_us:
                     events.append(event)
         except ProtocolError as error:
             raise ProtocolError(f"{self._peer}: {error.message}") from None

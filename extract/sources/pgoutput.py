@@ -25,10 +25,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from extract.source import Sink
 from trails.codec import binary
 from trails.ddl import DdlChange
-from trails.errors import OperatorError, ProtocolError
+from trails.errors import GateError, OperatorError, ProtocolError
 from trails.position import Position
 from trails.record import MISSING, Op, TableDef
 
+MOST_TABLES: Final = 10_000
+"""A session that has met more tables ends before its next transaction: the server never says which ones are gone."""
 EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, where PostgreSQL's timestamps begin."""
 
@@ -75,6 +77,10 @@ class DdlMessages(Protocol):
 
 class PgoutputError(ProtocolError):
     """The server sent bytes that pgoutput's protocol 1 doesn't have."""
+
+
+class ManyTablesError(GateError):
+    """The session knows more tables than are kept; the next one learns those that are still in use, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +179,13 @@ class Decoder:
         describe: Callable[[Relation, int], Shape | None],
         after: int,
         ddl: DdlMessages | None = None,
+        most_tables: int = MOST_TABLES,
     ) -> None:
         """`describe(relation, xid)` gives a captured table's shape, None for one that no rule captures.
 
         Transactions that committed before the LSN `after` stand in the trail already and are dropped whole.
         `ddl` reads the messages that tell of schema changes; None: all messages are passed over.
+        `decode` raises ManyTablesError once more than `most_tables` were met: then a new session is due.
         """
         self._sink = sink
         self._append = sink.records.append
@@ -186,7 +194,8 @@ class Decoder:
         self._after = after
         self._ddl = ddl
         self._born: set[int] = set()  # tables that this transaction made and whose rows came before the message
-        self._relations: dict[int, Relation] = {}
+        self._relations: dict[int, Relation] = {}  # the server names each once a session, so none can be left out
+        self._most_tables = most_tables
         self._shapes: dict[int, Shape | None] = {}
         self._provisional: list[int] = []
         self._final = 0
@@ -228,6 +237,9 @@ class Decoder:
 
     def _on_begin(self, data: bytes, at: int) -> None:
         final, time_us, xid = _whole(_BEGIN, data, at)
+        if len(self._relations) > self._most_tables:
+            # Between transactions, and never before one: so each session gets on, however many tables there are.
+            raise ManyTablesError(f"{len(self._relations)} tables were met since the session began")
         self._final, self._xid, self.open = final, xid, True
         self._born.clear()
         while self._provisional:

@@ -26,7 +26,7 @@ from extract.source import Sink
 from extract.sources import pgcheck, pgddl, pgopen
 from extract.sources.pgdriver import Row, Session, Stream, timeline_ends
 from extract.sources.pgguard import SlotGuard, SlotWatch, WalLimits
-from extract.sources.pgoutput import Decoder, Relation, Shape, lsn_text, parse_lsn
+from extract.sources.pgoutput import MOST_TABLES, Decoder, ManyTablesError, Relation, Shape, lsn_text, parse_lsn
 from extract.sources.pgtables import Catalogue
 from trails.checkpoint import Place
 from trails.ddl import DdlChange
@@ -74,6 +74,7 @@ class PostgresSettings:
     ddl: DdlRules | None = None
     limits: WalLimits = field(default_factory=WalLimits)
     heartbeat: HeartbeatTable | None = None
+    most_tables: int = MOST_TABLES
 
 
 class PostgresSource:
@@ -219,7 +220,7 @@ class PostgresSource:
         )
         self._sink.cache.clear()
         ddl = pgddl.DdlReader(self._ddl_key, self._ask, self._wants, self._say) if rules is not None else None
-        self._decoder = Decoder(self._sink, self._describe, origin, ddl)
+        self._decoder = Decoder(self._sink, self._describe, origin, ddl, self._settings.most_tables)
         self._known = self._found
         self._begun = time.monotonic()
         self._status_due = 0.0
@@ -313,6 +314,9 @@ class PostgresSource:
         except AwayError as error:
             self._lost(error)
             return False
+        except ManyTablesError as error:
+            self._renew(error)
+            return True
         if not size:
             # The last gulp was rich: what follows it is on its way, so look once more before waiting.
             self._thick = False
@@ -361,6 +365,12 @@ class PostgresSource:
             ) from error
         self._retry_at = now + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _renew(self, reason: ManyTablesError) -> None:
+        """Have the next poll begin a session, from right behind the last transaction."""
+        self._say(f"{reason}: beginning a new session, to forget those that are gone")
+        self._hang_up()
+        self._trouble, self._retry_at = str(reason), 0.0
 
     def _again(self, now: float) -> bool:
         """Connect again when the pause is over, with the same checks as at the start."""

@@ -6,7 +6,7 @@ mean of a long run; they are None while there is no second of history. Busy is t
 the main loop; blocked the share spent waiting because the output took nothing more.
 
     METRICS   {"program", "group", "at_us", "turn_age_us", "lag_us", "lag_at_us", "lag_why",
-               "operations", "transactions", "bytes_in", "bytes_out", "ops_s", "bytes_s", "busy",
+               "operations", "transactions", "bytes_in", "bytes_out", "ops_s", "bytes_s", "bytes_out_s", "busy",
                "backlog_bytes", "backlog_us", "read", "write", "extra": {"blocked", "output_share", ...}}
 
 Counts are since the process started. What only one kind of process knows stands in "extra".
@@ -90,6 +90,7 @@ class Meter:
             "bytes_out": done.bytes_out,
             "ops_s": None if brief else round((done.operations - before.operations) / passed, 3),
             "bytes_s": None if brief else round((done.bytes_in - before.bytes_in) / passed, 3),
+            "bytes_out_s": None if brief else round((done.bytes_out - before.bytes_out) / passed, 3),
             "busy": None if brief else _share(passed - (last.rested - first.rested), passed),
             "extra": {
                 "blocked": None if brief else _share(last.blocked - first.blocked, passed),

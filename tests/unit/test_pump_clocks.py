@@ -1,0 +1,164 @@
+"""The Collector's clock while a link is up: by the quickest PONG; and Collectors that don't tell it."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from pump.params import PumpParams, RemoteHost
+from pump.pump import Job, Phase, Pump
+from tests.support.homes import make_home
+from tests.support.link import Source, wait_until
+from trails import wire
+from trails.channel import Channel
+from trails.fs import RealFs
+from trails.position import START, TrailName
+from trails.reader import last_header
+from trails.runtime.report import Log
+from trails.testing import FakeClock
+from trails.wire import Side
+
+SECOND = 1_000_000
+
+
+class Link:
+    """A pump, and the Collector's end of its session; both hosts' time moves only when told to, one is `ahead_us`."""
+
+    def __init__(self, folder: Any, *, tells: bool = True, welcomes: bool = True) -> None:
+        home = make_home(folder / "home")
+        trail = TrailName.parse("./dirdat/lt", home.root)
+        Source(RealFs(), trail).writer.close()
+        self.ggserr = home.ggserr
+        self.clock = FakeClock()
+        self.ahead_us = 0
+        params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
+        job = Job(params, home.id, "here", trail, "./dirdat/lt", 1)
+        self.pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", self.clock), self.clock)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._near = socket.create_connection(listener.getsockname())
+            far, _ = listener.accept()
+        self.collector = Channel(far, Side.COLLECTOR, "pump", 60, self.clock.monotonic())
+        self.pump._source = last_header(RealFs(), trail)
+        self.pump._dialler = self
+        self.pump._phase = Phase.DIALLING
+        self.pump.step()
+        (hello,) = self._heard()
+        assert hello.clock
+        self.collector.now_us = self.now_us if tells else None
+        now_us = self.now_us() if welcomes else 0
+        self.collector.send(wire.Welcome(START, b"r" * 16, False, 0, START, now_us))
+        self._until(lambda: self.pump._phase is Phase.STREAMING)
+
+    def result(self) -> socket.socket:
+        """As a Dialler that got the link."""
+        return self._near
+
+    def close(self) -> None:
+        """As a Dialler."""
+
+    def now_us(self) -> int:
+        return self.clock.now_us() + self.ahead_us
+
+    def _heard(self) -> list[Any]:
+        """What the pump has sent; its PINGs are answered on the way."""
+        return wait_until(lambda: self.collector.receive(self.clock.monotonic()))
+
+    def _until(self, condition: Any) -> None:
+        wait_until(lambda: self.pump.step() or condition())
+
+    def _count(self, what: str) -> int:
+        """Messages that the pump has sent or got."""
+        return int(self.pump.command("GETTCPSTATS", {})[what])
+
+    def ask(self, there: float = 0.0, back: float = 0.0) -> None:
+        """A PING and its PONG, so many seconds on their way."""
+        self.clock.sleep(4)
+        sent = self._count("messages_out")
+        self._until(lambda: self._count("messages_out") > sent)
+        self.clock.sleep(there)
+        asked = self._count("messages_out")
+        wait_until(
+            lambda: self.collector.receive(self.clock.monotonic()) or self.collector.traffic.messages_in == asked
+        )
+        self.clock.sleep(back)
+        self.take()
+
+    def take(self) -> None:
+        """Whatever the Collector has sent."""
+        self._until(lambda: self._count("messages_in") == self.collector.traffic.messages_out)
+
+    def known(self) -> tuple[Any, Any]:
+        """(difference, how far it may be off) of METRICS."""
+        extra = self.pump.command("METRICS", {})["extra"]
+        return extra["clock_offset_us"], extra["clock_error_us"]
+
+    def warnings(self) -> int:
+        with open(self.ggserr) as log:
+            return log.read().count("the clock of the Collector's host 127.0.0.1 is")
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """Makes links, and ends them."""
+    made: list[Link] = []
+
+    def link(**how: Any) -> Link:
+        made.append(Link(tmp_path, **how))
+        return made[-1]
+
+    yield link
+    for one in made:
+        one.collector.close()
+        one.pump.close()
+
+
+def test_a_clock_that_drifts_while_the_link_is_up_is_noticed(linked):
+    """In METRICS, STATUS and stamps with the next answer; warned of once a crossing."""
+    link = linked()
+    assert link.known() == (0, 0)
+    for ahead, warned in ((1, 0), (5, 1), (6, 1), (-7, 1), (0, 1), (3, 2), (1.5, 2), (3, 2)):
+        link.ahead_us = int(ahead * SECOND)
+        link.ask()
+        assert link.known() == (link.ahead_us, 0)
+        assert link.pump._heartbeats.ahead_us == link.ahead_us
+        assert link.warnings() == warned, ahead
+    assert link.pump.command("STATUS", {})["clocks"] == {"ahead_us": 3 * SECOND, "error_us": 0, "age_us": 0}
+    link.clock.sleep(2)
+    assert link.pump.command("STATUS", {})["clocks"]["age_us"] == 2 * SECOND
+
+
+def test_an_answer_that_took_long_does_not_blur_what_is_known(linked):
+    """Half of a round trip is all that may be wrong: on the way there alone, or back alone."""
+    link = linked()
+    link.ahead_us = 5 * SECOND
+    link.ask(there=2.0)
+    ahead, error = link.known()
+    assert abs(ahead - 5 * SECOND) <= error == SECOND
+    link.ask(there=0.01, back=0.03)
+    ahead, error = link.known()
+    assert abs(ahead - 5 * SECOND) <= error == 20_000
+    link.ask(back=3.0)
+    assert link.known() == (ahead, error)
+
+
+@pytest.mark.parametrize("welcomes", [True, False])
+def test_a_collector_of_before(linked, welcomes):
+    """Its PONGs have no time: WELCOME's comparison stays, or nothing is known; and nobody is warned of a guess."""
+    link = linked(tells=False, welcomes=welcomes)
+    link.ahead_us = 5 * SECOND
+    link.ask()
+    link.ask()
+    assert link.known() == ((0, 0) if welcomes else (None, None))
+    assert bool(link.pump.command("STATUS", {})["clocks"]) is welcomes
+    assert link.warnings() == 0
+
+
+def test_a_pong_of_nothing_that_was_asked_is_passed_over(linked):
+    """A number later than our clock was no question of ours."""
+    link = linked()
+    number = int(link.clock.monotonic() * SECOND) + 1
+    link.collector.send(wire.Pong(number, link.now_us() + 60 * SECOND))
+    link.take()
+    assert link.known() == (0, 0)
