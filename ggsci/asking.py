@@ -77,9 +77,10 @@ def stats(session: Session, command: Parsed) -> Any:
     wanted = _wanted(command)
 
     def show(group: GroupFacts, reply: dict[str, Any]) -> list[str]:
-        if wanted is not None:
+        by_table = not reply.get("note")  # a count of all tables is shown as that, whichever are asked for
+        if wanted is not None and by_table:
             statsview.keep_tables(reply, wanted)
-        if command.has("TOTALSONLY"):
+        if command.has("TOTALSONLY") and by_table:
             statsview.sum_tables(reply, command.text("TOTALSONLY"))
         cdr = command.has("REPORTCDR")
         return statsview.stats(group.program, reply, session.now_us(), periods=periods, rate=rate, cdr=cdr)

@@ -3,7 +3,8 @@
     dircrd/tls/ca.key     the CA's key, in one home only (0600)
     dircrd/tls/ca.crt     the CA, the same in every home that it serves
     dircrd/tls/home.key   this home's key (0600); made once, a renewal keeps it
-    dircrd/tls/home.crt   this home's certificate, for server and client
+    dircrd/tls/home.crt   this home's certificate, for server and client; it names the home's id
+    ca.issued, ca.crl     what was made and what is revoked: ggsci/revoking.py
 
 Rule: each file is replaced durably, a certificate after the key and the CA that it needs, so home.crt there means all
 is there. A crash in between leaves files that the same command replaces. A renewal writes one file, home.crt, by the
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ggsci import revoking
 from trails import tls
 from trails.errors import DamageError, GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
@@ -43,7 +45,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What INFO CERTIFICATES shows of one certificate."""
+    """What INFO CERTIFICATES shows of one certificate; `home`: the id of the home that it is for."""
 
     path: str
     subject: str
@@ -51,6 +53,8 @@ class Facts:
     fingerprint: str
     begins: dt.datetime
     ends: dt.datetime
+    home: str = ""
+    serial: int = 0
 
     def days_left(self, now: dt.datetime) -> int:
         """Whole days until it ends; negative afterwards."""
@@ -63,6 +67,18 @@ class Facts:
         if (left := self.days_left(now)) < WARN_DAYS:
             return f"{self.path} expires in {left} days, at {self.ends:%Y-%m-%d %H:%M} UTC: RENEW CERTIFICATES"
         return ""
+
+    def warnings(self, now: dt.datetime, home_id: str) -> list[str]:
+        """That, and what a peer will not like of the certificate of home `home_id`."""
+        found = [warning] if (warning := self.warning(now)) else []
+        if self.names and not self.home:
+            found.append(f"{self.path} names no home, so peers refuse it: RENEW CERTIFICATES")
+        elif self.names and self.home != home_id:
+            found.append(
+                f"{self.path} is home {self.home}'s, this is home {home_id}, so peers refuse it: remove home.crt and "
+                "home.key and CREATE CERTIFICATES"
+            )
+        return found
 
 
 def now_utc() -> dt.datetime:
@@ -90,8 +106,17 @@ def _is_address(text: str) -> bool:
 def peer_folder(path: str) -> str:
     """Where a peer's files go: into dircrd/tls of a home, or into a plain folder that somebody takes there."""
     path = os.path.abspath(os.path.expanduser(path))
-    is_home = os.path.isdir(os.path.join(path, "dircrd")) and os.path.isdir(os.path.join(path, "dirprm"))
-    return tls.folder_of(path) if is_home else path
+    return tls.folder_of(path) if _holds_home(path) else path
+
+
+def is_home(folder: Folder) -> bool:
+    """Whether these files lie in their home already, and not on their way to it."""
+    root = os.path.dirname(os.path.dirname(folder.path))
+    return folder.path == tls.folder_of(root) and _holds_home(root)
+
+
+def _holds_home(path: str) -> bool:
+    return os.path.isdir(os.path.join(path, "dircrd")) and os.path.isdir(os.path.join(path, "dirprm"))
 
 
 class Folder:
@@ -150,7 +175,7 @@ class Folder:
         found = self.certificate(name)
         return Facts(
             self.file(name), common_name(found), names_of(found), found.fingerprint(SHA256()).hex(":").upper(),
-            found.not_valid_before_utc, found.not_valid_after_utc,
+            found.not_valid_before_utc, found.not_valid_after_utc, home_in(found), found.serial_number,
         )  # fmt: skip
 
 
@@ -171,6 +196,18 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     except x509.ExtensionNotFound:
         return ()
     return (*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress)))
+
+
+def home_in(certificate: x509.Certificate) -> str:
+    """The id of the home that it is for; empty for a CA, and for one of an older release."""
+    from cryptography import x509
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ""
+    uris = found.get_values_for_type(x509.UniformResourceIdentifier)
+    return next((uri.removeprefix(tls.HOME_URN) for uri in uris if uri.startswith(tls.HOME_URN)), "")
 
 
 # --- making -----------------------------------------------------------------------------------------------------------
@@ -214,8 +251,11 @@ def ensure_ca(folder: Folder, home_id: str, days: int) -> None:
     folder.write(tls.CA, _certificate_bytes(_sign(name, key.public_key(), name, key, max(CA_DAYS, days + 2), None)))
 
 
-def issue(ca: Folder, target: Folder, subject: str, names: Sequence[str], days: int) -> None:
-    """Key, CA and certificate for `target`, in this order; a certificate that is there is made anew for its key."""
+def issue(ca: Folder, target: Folder, subject: str, names: Sequence[str], days: int, home_id: str) -> None:
+    """Key, CA and certificate for `target`, in this order; a certificate that is there is made anew for its key.
+
+    `home_id`: of the home that is to be known by it. The list of revoked certificates goes with the CA.
+    """
     if target.has(tls.CERTIFICATE):
         public: Any = target.certificate(tls.CERTIFICATE).public_key()
     else:
@@ -224,26 +264,44 @@ def issue(ca: Folder, target: Folder, subject: str, names: Sequence[str], days: 
         public = key.public_key()
     if target.path != ca.path:
         target.write(tls.CA, ca.read(tls.CA))
+        if ca.has(tls.REVOKED):
+            target.write(tls.REVOKED, ca.read(tls.REVOKED))
     issuer = common_name(ca.certificate(tls.CA))
-    made = _sign(subject, public, issuer, ca.key(CA_KEY), days, names)
+    made = _sign(subject, public, issuer, ca.key(CA_KEY), days, names, home_id)
+    revoking.note(ca, made, home_id)
     target.write(tls.CERTIFICATE, _certificate_bytes(made))
 
 
 def refuse_foreign(ca: Folder, target: Folder) -> None:
-    """Raise OperatorError unless the CA made the certificate: a renewal takes key and names from it, unseen."""
+    """Raise OperatorError unless the CA made the certificate and has not revoked it.
+
+    A renewal takes key and names from it, unseen.
+    """
     from cryptography.exceptions import InvalidSignature
 
+    found = target.certificate(tls.CERTIFICATE)
     try:
-        target.certificate(tls.CERTIFICATE).verify_directly_issued_by(ca.certificate(tls.CA))
+        found.verify_directly_issued_by(ca.certificate(tls.CA))
     except (InvalidSignature, ValueError, TypeError):
         raise OperatorError(
             f"{target.file(tls.CERTIFICATE)} is not of the CA in {ca.path}",
             hint="Renew it where it was made; for a certificate of this CA, remove the folder's files and CREATE one",
         ) from None
+    if found.serial_number in revoking.revoked(ca):
+        raise OperatorError(
+            f"{target.file(tls.CERTIFICATE)} was revoked, and with it the key that it is for",
+            hint="Remove home.crt and home.key there, and CREATE CERTIFICATES",
+        )
 
 
 def _sign(
-    subject: str, public: Any, issuer: str, key: EllipticCurvePrivateKey, days: int, names: Sequence[str] | None
+    subject: str,
+    public: Any,
+    issuer: str,
+    key: EllipticCurvePrivateKey,
+    days: int,
+    names: Sequence[str] | None,
+    home_id: str = "",
 ) -> x509.Certificate:
     """A certificate from a day ago (clocks differ) until `days` from now; a CA if `names` is None."""
     from cryptography import x509
@@ -266,8 +324,9 @@ def _sign(
     if names is not None:
         both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         alternatives = [x509.IPAddress(ipaddress.ip_address(n)) if _is_address(n) else x509.DNSName(n) for n in names]
+        home = [x509.UniformResourceIdentifier(tls.HOME_URN + home_id)] if home_id else []
         builder = builder.add_extension(both, critical=False)
-        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([*alternatives, *home]), critical=False)
     return builder.sign(key, SHA256())
 
 
@@ -293,6 +352,7 @@ class Expiry:
     """Warns in ggserr.log, at the Manager's start and each day, of certificates that end within 30 days."""
 
     def __init__(self, home: Home, log: Log) -> None:
+        self._home = home
         self._folder = Folder(home, tls.folder_of(home.root))
         self._log = log
         self._next = float("-inf")
@@ -305,8 +365,8 @@ class Expiry:
         for name in (tls.CA, tls.CERTIFICATE):
             if self._folder.has(name):
                 try:
-                    text = self._folder.facts(name).warning(now_utc())
+                    texts = self._folder.facts(name).warnings(now_utc(), self._home.id)
                 except (GateError, OSError) as error:
-                    text = str(error)
-                if text:
+                    texts = [str(error)]
+                for text in texts:
                     self._log.warning(EXPIRES, f"{text}.")

@@ -12,6 +12,7 @@ from typing import Any
 
 from trails.errors import GateError, ParamError
 from trails.runtime import params
+from trails.runtime import registration as registrations
 from trails.runtime.globals import GLOBALS_KEYWORDS
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.params import Statement
@@ -66,7 +67,7 @@ def program_of(home: Home, path: str) -> str:
         return "MANAGER"
     statements = params.parse_file(path)
     words = statements[0].words if statements and statements[0].keyword in ("EXTRACT", "REPLICAT") else ()
-    known = {group.name: group for group in home.groups()}
+    known = {group.name: group for group in registrations.all(home)}
     group = known.get(str(words[0]).upper()) if words else None
     return _program(group, statements, path)
 
@@ -141,7 +142,8 @@ def _program(group: Registration | None, statements: Sequence[Statement], path: 
     if "REPLICAT" in keywords:
         return "replicat"
     if "EXTRACT" in keywords:
-        return "pump" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "extract"
+        writes_here = not keywords.isdisjoint(("SOURCEDB", "EXTTRAIL"))
+        return "pump" if "RMTHOST" in keywords or not writes_here else "extract"
     raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first")
 
 

@@ -24,7 +24,7 @@ def kind_of(command: Parsed) -> str:
 def chosen(session: Session, command: Parsed) -> list[Registration]:
     """The registered groups that the operand means. Raises CommandError if there is none."""
     kind = kind_of(command)
-    groups = [group for group in session.home.groups() if not kind or group.kind == kind]
+    groups = [group for group in registrations.all(session.home) if not kind or group.kind == kind]
     found = [group for group in groups if fnmatch.fnmatchcase(group.name, command.operand)]
     if wild(command.operand):
         found = meant(command, found)

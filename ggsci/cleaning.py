@@ -16,6 +16,7 @@ from ggsci.groups import group_key
 from ggsci.session import Session
 from trails.checkpoint import forget_runs
 from trails.errors import GateError, OperatorError
+from trails.runtime import registration as registrations
 from trails.runtime.home import group_name
 
 
@@ -57,7 +58,7 @@ def cleanup_checkpointtable(session: Session, command: Parsed) -> Any:
     rows = admin.ask("replicat", "info_checkpointtable", url=login.url, table=table).get("rows") or []
     # The key is made of home and name, so a row of ours can be told from one of another home.
     ours = [row for row in rows if int(row["group_key"]) == group_key(home, row["group"])]
-    here = {group.name for group in home.groups()}
+    here = {group.name for group in registrations.all(home)}
     gone = [row["group"] for row in ours if row["group"] not in here]
     others = len(rows) - len(ours)
     if gone:

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ggsci.grammar import SYNONYMS, Command, Kind, Option
+from ggsci.grammar import SYNONYMS, Command, Kind, Option, object_of
 from ggsci.session import Login, Session
 from ggsci.table import COMMANDS
 from trails.errors import GateError
+from trails.runtime import registration as registrations
 
 if TYPE_CHECKING:
     from trails.runtime.registration import Registration
@@ -44,6 +45,8 @@ class Choices:
         upper = [SYNONYMS.get(word.upper(), word.upper()) for word in words]
         if upper[:1] == ["HELP"]:
             return self._topics(upper[1:])
+        if upper[1:] and object_of(upper[1]) != upper[1] and upper[1] not in self._groups():
+            upper[1] = object_of(upper[1])
         at = len(upper)
         following = {c.words[at] for c in COMMANDS if len(c.words) > at and list(c.words[:at]) == upper}
         either = next((c for c in COMMANDS if c.words == (*upper[:1], "ER")), None)
@@ -108,7 +111,7 @@ class Choices:
         return sorted(topics if words else topics | {"PARAM"})
 
     def _registered(self) -> list[Registration]:
-        return self._session.home.groups()
+        return registrations.all(self._session.home)
 
     def _groups(self, kind: str = "") -> list[str]:
         kinds = (kind,) if kind in ("EXTRACT", "REPLICAT") else ("EXTRACT", "REPLICAT")

@@ -227,7 +227,9 @@ def info_checkpointtable(session: Session, command: Parsed) -> Any:
     reply = admin.ask("replicat", "info_checkpointtable", url=login.url, table=table)
     facts = {key: value for key, value in reply.items() if key != "ok"}
     if facts.get("exists"):
-        session.say(f"Checkpoint table {table} exists; {len(facts.get('rows', []))} groups keep their place in it.")
+        count = len(facts.get("rows", []))
+        who = "1 group keeps its" if count == 1 else f"{count} groups keep their"
+        session.say(f"Checkpoint table {table} exists; {who} place in it.")
     else:
         session.say(f"Checkpoint table {table} does not exist.")
     return {"table": table, **facts}
@@ -236,7 +238,7 @@ def info_checkpointtable(session: Session, command: Parsed) -> Any:
 def delete_checkpointtable(session: Session, command: Parsed) -> None:
     """Drop it, after asking."""
     table, login = checkpoint_table(session, command), session.need_login("DELETE CHECKPOINTTABLE")
-    users = [reg.name for reg in session.home.groups() if reg.checkpoint_table == table]
+    users = [reg.name for reg in registrations.all(session.home) if reg.checkpoint_table == table]
     whose = f" REPLICAT {', '.join(users)} would lose their place." if users else ""
     session.confirm(f"This drops {table}.{whose} Are you sure", command)
     admin.ask("replicat", "delete_checkpointtable", url=login.url, table=table)

@@ -12,6 +12,7 @@ from ggsci.grammar import CommandError, Parsed, nearest
 from ggsci.session import Session
 from ggsci.shellcmds import editor_of
 from trails.errors import GateError
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 from trails.runtime.report import AGED
 
@@ -132,7 +133,7 @@ def _group_and_age(command: Parsed, name: str, is_there: Callable[[str], bool]) 
 def view_discard(session: Session, command: Parsed) -> None:
     """A Replicat's discard file, or an aged one of it."""
     home = session.home
-    replicats = {group.name: group for group in home.groups() if group.kind == "REPLICAT"}
+    replicats = {group.name: group for group in registrations.all(home) if group.kind == "REPLICAT"}
     name, age = _group_and_age(command, command.operand.upper(), replicats.__contains__)
     if name not in replicats:
         close = nearest(command.operand, replicats)

@@ -3,7 +3,7 @@
 A command is a row of data (see ggsci/table.py): its words, an operand, and options. The parser knows no command, it
 only reads rows, so syntax, HELP, completion and docs/commands.md can't say different things.
 Words and options are case-insensitive, commas between options are optional, `'...'` and `"..."` quote,
-a trailing `!` means "don't ask", `--json` anywhere asks for JSON.
+a trailing `!` means "don't ask", a trailing `;` nothing, `--json` anywhere asks for JSON.
 """
 
 from __future__ import annotations
@@ -180,6 +180,15 @@ SYNONYMS = {
     "SUBDIR": "SUBDIRS", "EXTTRAILS": "EXTTRAIL", "RMTTRAILS": "RMTTRAIL",
 }  # fmt: skip
 
+# May be cut to three letters or more; of two that begin alike the first is meant.
+ABBREVIATED = ("EXTRACT", "REPLICAT", "EXTTRAIL", "RMTTRAIL")
+
+
+def object_of(word: str) -> str:
+    """The object that an abbreviation stands for: INFO EXT ext1; the word itself, if it is none."""
+    whole = (name for name in ABBREVIATED if len(word) >= 3 and name.startswith(word))
+    return next(whole, word)
+
 
 class Grammar:
     """The parser for one table of commands."""
@@ -188,12 +197,13 @@ class Grammar:
         self.commands = tuple(commands)
         self._by_words = {command.words: command for command in self.commands}
         self._verbs = {command.words[0] for command in self.commands}
+        self._secrets = {option.name for command in self.commands for option in command.options if option.secret}
 
     def parse(self, line: str) -> Parsed:
         """Read one line. Raises CommandError that names the word, what was expected, and what is close to it."""
         words = tokens(line)
         as_json = any(word.raw.lower() == "--json" for word in words)
-        words = [word for word in words if word.raw.lower() != "--json"]
+        words = self._without_semicolon([word for word in words if word.raw.lower() != "--json"])
         if not words:
             raise CommandError("no command given", hint="HELP lists all")
         command, rest = self._find(words)
@@ -208,6 +218,13 @@ class Grammar:
             raise CommandError(f"{command.name} has no --json form", hint="Lists and INFO commands have")
         return Parsed(command, line, operand, values, force, as_json)
 
+    def _without_semicolon(self, words: list[Token]) -> list[Token]:
+        """SQL has them, so fingers do. The end of a password is left alone."""
+        if not words or not words[-1].raw.endswith(";") or (len(words) > 1 and words[-2].upper in self._secrets):
+            return words
+        last = words[-1].raw[:-1]
+        return [*words[:-1], *([Token(last, words[-1].start)] if last else [])]
+
     @staticmethod
     def _without_mark(rest: list[Token]) -> list[Token]:
         """Drop the trailing `!`, which may stand alone or at the last word's end."""
@@ -217,6 +234,8 @@ class Grammar:
     def _find(self, words: list[Token]) -> tuple[Command, list[Token]]:
         plain = [word.upper.rstrip("!") or word.upper for word in words[:2]]
         names = [SYNONYMS.get(name, name) for name in plain]
+        if len(words) > 1 and self._names_an_object(names, words):
+            names[1] = object_of(names[1])
         for count in (2, 1):
             command = self._by_words.get(tuple(names[:count]))
             if command is not None and len(names) >= count:
@@ -227,6 +246,11 @@ class Grammar:
             self._refuse_mistyped_object(names, words)
             return either, words[1:]
         raise self._unknown(names, words)
+
+    def _names_an_object(self, names: list[str], words: list[Token]) -> bool:
+        """`INFO EXT ext1`, and not a group called EXT: that has nothing behind it but options."""
+        either = self._by_words.get((names[0], "ER"))
+        return either is None or (len(words) > 2 and either.option(words[2].raw) is None)
 
     @staticmethod
     def _keep_mark(words: list[Token], count: int) -> list[Token]:

@@ -89,7 +89,7 @@ def _next_alter(home: Home) -> int:
     """A number above every ALTER this home has seen, noted before it is used."""
     path = home.folder("dirpcs") + "/ALTERS"
     noted = read_bytes(home.fs, path).strip() if home.fs.exists(path) else b"0"
-    known = [max(group.alter_no, group.start_no) for group in home.groups()]
+    known = [max(group.alter_no, group.start_no) for group in registrations.all(home)]
     number = max([int(noted) if noted.isdigit() else 0, *known]) + 1
     replace_durably(home.fs, path, b"%d\n" % number)
     return number

@@ -17,6 +17,7 @@ from ggsci.session import Login, Session
 from trails.errors import GateError
 from trails.heartbeat import judged
 from trails.runtime import globals as globals_file
+from trails.runtime import registration as registrations
 from trails.runtime.control import ask
 from trails.runtime.heartbeattable import MOST_FREQUENCY, HeartbeatTable
 
@@ -92,7 +93,7 @@ def add(session: Session, command: Parsed) -> None:
         session.say(f"Successfully created {what}.")
     if not made:
         session.say(f"The heartbeat tables of {table.schema} were there already.")
-    session.say(_settings_line(reply["settings"]))
+    session.say(_settings_line(reply["settings"], source=source))
 
 
 def alter(session: Session, command: Parsed) -> None:
@@ -102,7 +103,8 @@ def alter(session: Session, command: Parsed) -> None:
         raise CommandError("ALTER HEARTBEATTABLE: expected an option", hint=f"Syntax: {command.command.syntax()}")
     login = session.need_login("ALTER HEARTBEATTABLE")
     reply = admin.ask("replicat", "alter_heartbeattable", url=login.url, heartbeat=_table(session).text, **given)
-    session.say("HEARTBEAT table altered.", _settings_line(reply["settings"]))
+    asked = _is_source(login) or "frequency" in given
+    session.say("HEARTBEAT table altered.", _settings_line(reply["settings"], source=asked))
 
 
 def info(session: Session, _command: Parsed) -> Any:
@@ -115,7 +117,8 @@ def info(session: Session, _command: Parsed) -> Any:
     if found["settings"] is None:
         session.say(f"There are no heartbeat tables in {login.database}; ADD HEARTBEATTABLE makes them.")
     else:
-        session.say("", f"HEARTBEAT table {found['table']} in {login.database}", _settings_line(found["settings"]))
+        session.say("", f"HEARTBEAT table {found['table']} in {login.database}")
+        session.say(_settings_line(found["settings"], source=_is_source(login)))
         session.say_lines(_info_lines(found, seed))
     return {
         "database": login.database, "table": found["table"], "exists": found["exists"], "settings": found["settings"],
@@ -157,7 +160,7 @@ def _table(session: Session) -> HeartbeatTable:
 
 def _source_request(session: Session, login: Login, table: HeartbeatTable) -> dict[str, Any]:
     """With the publications of this home's registered groups: they are to publish the seed table."""
-    names = [str(reg.slot["publication"]) for reg in session.home.groups() if reg.slot.get("publication")]
+    names = [str(reg.slot["publication"]) for reg in registrations.all(session.home) if reg.slot.get("publication")]
     return {"url": login.url, "heartbeat": table.text, "publications": names}
 
 
@@ -170,7 +173,10 @@ def _options(command: Parsed) -> dict[str, int]:
     return given
 
 
-def _settings_line(settings: dict[str, int]) -> str:
-    every = f"each {settings['frequency']} s" if settings["frequency"] else "paused"
-    purge = f"purged each {settings['purge']} days" if settings["purge"] else "never purged"
-    return f"  Heartbeats {every}; history of {settings['retention']} days, {purge}."
+def _settings_line(settings: dict[str, int], *, source: bool) -> str:
+    """How often heartbeats are made is the source's matter: a target has the column, and nobody reads it."""
+    every = f"heartbeats each {settings['frequency']} s" if settings["frequency"] else "heartbeats paused"
+    days = settings["purge"]
+    purge = "never purged" if not days else "purged each day" if days == 1 else f"purged each {days} days"
+    text = "; ".join([*([every] if source else []), f"history of {settings['retention']} days, {purge}."])
+    return f"  {text[0].upper()}{text[1:]}"

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from ggsci.commands.row import SECTIONS
-from ggsci.grammar import SYNONYMS, Command, CommandError, nearest
+from ggsci.grammar import SYNONYMS, Command, CommandError, nearest, object_of
 from ggsci.table import COMMANDS
 
 WIDTH = 100
@@ -57,6 +57,7 @@ def about(words: str) -> list[str]:
     if first.upper() in ("PARAM", "PARAMS"):
         return _about_parameter(rest.strip())
     wanted = [SYNONYMS.get(word, word) for word in words.upper().split()]
+    wanted[1:2] = map(object_of, wanted[1:2])
     found = [command for command in COMMANDS if list(command.words[: len(wanted)]) == wanted]
     if not found:
         from ggsci.parameters import about as about_parameter  # the programs' tables are not needed for a command
@@ -131,7 +132,8 @@ This page is made from the table of commands (`python -m ggsci.help > docs/comma
 All ways go through one parser. Without `--home` the home is the current folder. The exit code is 0 if every command
 succeeded, 1 if one failed, 2 if the command line itself can't be understood.
 
-- Commands, options and group names may be written in any case. Commas between options may be left out.
+- Commands, options and group names may be written in any case. Commas between options may be left out, and a `;` may
+  stand at the end. EXTRACT, REPLICAT, EXTTRAIL and RMTTRAIL may be cut to three letters or more: `INFO EXT ext1`.
 - `*` and `?` are wildcards in group and table names. `ER` means Extracts and Replicats; where the kind is left out,
   as in `INFO ext1`, the group's name tells it. `MGR` is the same as `MANAGER`.
 - A trailing `!` confirms what would be asked. Where standard input is no terminal nothing is asked: commands that

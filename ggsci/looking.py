@@ -12,6 +12,7 @@ from ggsci.choose import chosen, facts_of, meant
 from ggsci.facts import GroupFacts
 from ggsci.grammar import Parsed
 from ggsci.session import Session
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 
 
@@ -19,7 +20,7 @@ def info_all(session: Session, command: Parsed) -> Any:
     """The Manager and every group: Extracts first, then Replicats, by name. Tasks only with ALLPROCESSES or TASKS."""
     home = session.home
     status, pid = facts.manager(home)
-    groups = facts_of(session, meant(command, home.groups()))
+    groups = facts_of(session, meant(command, registrations.all(home)))
     session.say_lines(view.info_all(status, groups))
     found = {"manager": {"status": status, "pid": pid}, "groups": [group.brief() for group in groups]}
     if command.has("DETAIL"):

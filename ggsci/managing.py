@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from typing import Any
@@ -13,9 +11,10 @@ from ggsci.asking import checked
 from ggsci.check import check_name
 from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
+from ggsci.spawning import last_words, spawn
 from trails.errors import GateError
 from trails.runtime.control import ask
-from trails.runtime.diskguard import human
+from trails.runtime.diskguard import amount, free_of
 from trails.runtime.home import MANAGER, Home
 
 START_SECONDS = 15.0
@@ -29,11 +28,13 @@ def start(session: Session, _command: Parsed) -> None:
         session.say("Manager is already running.")
         return
     check_name(home, MANAGER)
-    child = _spawn(home)
+    child = spawn(home, [sys.executable, "-P", "-m", "ggsci.manager", "--home", home.root], MANAGER)
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if child.poll() is not None:
-            raise CommandError(f"the Manager ended at its start (exit code {child.returncode}): {_last_words(home)}")
+            raise CommandError(
+                f"the Manager ended at its start (exit code {child.returncode}): {last_words(home, MANAGER)}"
+            )
         if _answers(home, child.pid):
             session.say("Manager started.")
             return
@@ -41,24 +42,6 @@ def start(session: Session, _command: Parsed) -> None:
     raise CommandError(
         f"the Manager has not answered within {START_SECONDS:.0f} seconds", hint="See VIEW GGSEVT and VIEW REPORT MGR"
     )
-
-
-def _spawn(home: Home) -> subprocess.Popen[bytes]:
-    with open(_out_file(home), "wb") as out:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "ggsci.manager", "--home", home.root],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd=home.root,
-        )  # fmt: skip
-
-
-def _out_file(home: Home) -> str:
-    return os.path.join(home.folder("dirrpt"), f"{MANAGER}.out")
-
-
-def _last_words(home: Home) -> str:
-    with open(_out_file(home), encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file if line.strip()]
-    return lines[-1] if lines else "it said nothing"
 
 
 def _answers(home: Home, pid: int) -> bool:
@@ -121,11 +104,10 @@ def _details(known: dict[str, Any]) -> list[str]:
         f"  {'Collectors':14}{len(known['collectors'])}",
     ]  # fmt: skip
     for disk in known["disks"]:
-        bounds = f"DISKWARN {human(disk['warn'])}, DISKSTOP {human(disk['stop'])}"
+        unit = disk["unit"]
+        bounds = f"DISKWARN {amount(disk['warn'], unit)}, DISKSTOP {amount(disk['stop'], unit)}"
         mark = "" if disk["state"] == "OK" else f"  ** {disk['state']} **"
-        lines.append(
-            f"  {'Disk':14}{disk['path']}: {human(disk['free'])} of {human(disk['size'])} free ({bounds}){mark}"
-        )
+        lines.append(f"  {'Disk':14}{disk['path']}: {free_of(disk['free'], disk['size'], unit)} ({bounds}){mark}")
     return [*lines, ""]
 
 

@@ -6,6 +6,11 @@
     Replicat             a block border of its trail NOW or a time, found at START      CSN, found at START
 
 A position in a trail is looked at before it is recorded, so a wrong one is told now and not at START.
+
+A pump's time means the first transaction in the trail's order that committed then or later. Commit times follow that
+order only nearly (commits that overlap, clocks that are set), so no file is passed over for what it begins with alone:
+reading begins in the last file before the first one that begins later than an hour before the time. Thus no file's
+headers are read but those, as long as no clock of the source was put back by more than that hour.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from trails.reader import BlockReader, last_header
 from trails.runtime.home import Home
 from trails.segment import open_segment
 
+PUT_BACK_US = 3_600_000_000
+"""A source's clock may be put back by as much."""
 _NO_TIME = (
     "a PostgreSQL log is found by LSN, not by time, and a slot gives only what the server has not let go of: "
     "an Extract can't begin at a time"
@@ -171,10 +178,40 @@ def _begins_inside(home: Home, trail: TrailName, seqno: int) -> bool:
     return segment.header.open
 
 
+def _file_before(home: Home, trail: TrailName, time_us: int) -> int:
+    """The last file that lies whole, by the rule above, before a time's transactions and begins outside of one.
+
+    The first file there is, where none does. A file without a commit says nothing, and is passed over.
+    """
+    seqnos = trail.seqnos(home.fs.listdir(trail.folder))
+    found = seqnos[0] if seqnos else 0
+    for seqno in seqnos:
+        first_us = _first_commit_us(home, trail, seqno)
+        if first_us is None:
+            continue
+        if first_us >= time_us - PUT_BACK_US:
+            break
+        if not _begins_inside(home, trail, seqno):
+            found = seqno
+    return found
+
+
+def _first_commit_us(home: Home, trail: TrailName, seqno: int) -> int | None:
+    """The time of the first block in a file that ends a transaction; that of other blocks is none of the source's."""
+    reader = BlockReader(home.fs, trail, Position(seqno, 0))
+    try:
+        while (block := reader.read(payload=False)) is not None and block.start.seqno == seqno:
+            if block.header.kind == Kind.DATA and block.header.transactions:
+                return block.header.time_us
+        return None
+    finally:
+        reader.close()
+
+
 def _at_time(home: Home, trail: str, time_us: int) -> Position:
     """The block of the first transaction committed then or later; a pump sends whole blocks."""
     name = TrailName.parse(trail, home.root)
-    first = next(iter(name.seqnos(home.fs.listdir(name.folder))), 0)
+    first = _file_before(home, name, time_us)
     reader = BlockReader(home.fs, name, Position(first, 0))
     last = None
     try:

@@ -21,7 +21,18 @@ def status(program: str, group: str, pid: int | None, reply: dict[str, Any]) -> 
         lines += ["  Current read position:", *_place(reply["read"]), ""]
     for write in reply.get("write") or []:
         lines += ["  Current write position:", *_place(write), f"  Extract Trail: {write.get('trail')}", ""]
+    if reply.get("clocks"):
+        lines += [f"  {_clocks(reply['clocks'])}", ""]
     return lines
+
+
+def _clocks(found: dict[str, Any]) -> str:
+    ahead, error = found["ahead_us"] / 1_000_000, found["error_us"] / 1_000_000
+    side = "ahead of" if ahead >= 0 else "behind"
+    return (
+        f"Clock of the remote host: {abs(ahead):.3f} s {side} this one, give or take {error:.3f} s "
+        f"({span(found['age_us'])} ago)"
+    )
 
 
 def _place(place: dict[str, Any]) -> list[str]:

@@ -43,8 +43,13 @@ class Login:
     server: str = ""
     program: str = "extract"
 
+    @property
+    def name(self) -> str:
+        """`user@database`; an SQLite file has no user."""
+        return f"{self.user}@{self.database}" if self.user else self.database
+
     def __repr__(self) -> str:
-        return f"Login({self.user}@{self.database})"
+        return f"Login({self.name})"
 
 
 class Session:
@@ -163,7 +168,7 @@ class Session:
     def need_login(self, what: str) -> Login:
         """The login, or the error that asks for one."""
         if self.login is None:
-            raise CommandError(f"{what} needs a database login", hint="Use DBLOGIN SOURCEDB postgresql://... first")
+            raise CommandError(f"{what} needs a database login", hint="Use DBLOGIN SOURCEDB url, or TARGETDB url")
         return self.login
 
     # --- running lines ---
@@ -173,7 +178,7 @@ class Session:
         """`GGSCI (host) 1> `, with the login once there is one."""
         import socket
 
-        login = f" as {self.login.user}@{self.login.database}" if self.login else ""
+        login = f" as {self.login.name}" if self.login else ""
         return f"GGSCI ({socket.gethostname().split('.')[0]}{login}) {len(self.history) + 1}> "
 
     def run(self, line: str) -> bool:

@@ -31,10 +31,10 @@ def period_of(reply: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def keep_tables(reply: dict[str, Any], wanted: Callable[[str], bool]) -> None:
-    """Leave out what `wanted` doesn't take, by source table."""
+    """Leave out tables of which `wanted` takes neither the source's name nor the target's."""
     for name in PERIODS:
         period = period_of(reply, name)
-        period["tables"] = [table for table in period["tables"] if wanted(str(table["from"]))]
+        period["tables"] = [table for table in period["tables"] if wanted(table["from"]) or wanted(table["to"])]
 
 
 def sum_tables(reply: dict[str, Any], label: str) -> None:
@@ -67,6 +67,8 @@ def stats(
     lines = ["", f"Start of Statistics at {stamp(now_us)}.", ""]
     if reply.get("output"):
         lines += [f"Output to {reply['output']}:", ""]
+    if reply.get("note"):
+        lines += [str(reply["note"]), ""]
     verb = "Extracting" if program == "EXTRACT" else "Replicating"
     for number, table in enumerate(reply["tables"]):
         lines += [f"{verb} from {table['from']} to {table['to']}:", ""]

@@ -1,4 +1,4 @@
-"""ADD, DELETE and INFO of EXTTRAIL and RMTTRAIL: which trails a group writes, kept in its registration."""
+"""ADD, ALTER, DELETE and INFO of EXTTRAIL and RMTTRAIL: which trails a group writes, kept in its registration."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ggsci.grammar import CommandError, Parsed
 from ggsci.session import Session
 from trails.position import TrailName
 from trails.runtime import registration as registrations
+from trails.runtime.home import Home
 from trails.runtime.registration import Registration, TrailReg
 
 DEFAULT_MEGABYTES = 100
@@ -23,10 +24,7 @@ MAX_MEGABYTES = 2000
 def add(session: Session, command: Parsed) -> None:
     """Register a trail with its writer."""
     home, type_ = session.home, command.command.words[1]
-    megabytes = command.number("MEGABYTES")
-    megabytes = DEFAULT_MEGABYTES if megabytes is None else megabytes
-    if not 1 <= megabytes <= MAX_MEGABYTES:
-        raise CommandError(f"MEGABYTES: expected 1 to {MAX_MEGABYTES}, found {megabytes}")
+    megabytes = _megabytes(command)
     name = command.text("EXTRACT")
     with locked(home, name, command.command.name):
         group = registered(home, name, "EXTRACT")
@@ -34,6 +32,14 @@ def add(session: Session, command: Parsed) -> None:
         trails = (*group.trails, TrailReg(command.operand, type_, megabytes))
         registrations.save(home, replace(group, trails=trails))
     session.say(f"{type_} added.")
+
+
+def _megabytes(command: Parsed) -> int:
+    megabytes = command.number("MEGABYTES")
+    megabytes = DEFAULT_MEGABYTES if megabytes is None else megabytes
+    if not 1 <= megabytes <= MAX_MEGABYTES:
+        raise CommandError(f"MEGABYTES: expected 1 to {MAX_MEGABYTES}, found {megabytes}")
+    return megabytes
 
 
 def _check(session: Session, group: Registration, path: str, type_: str) -> None:
@@ -44,7 +50,7 @@ def _check(session: Session, group: Registration, path: str, type_: str) -> None
             f"EXTRACT {group.name} reads a database's log and writes a local trail",
             hint=f"ADD EXTTRAIL {path}, EXTRACT {group.name}; a pump then sends it on",
         )
-    for other in home.groups():
+    for other in registrations.all(home):
         for known in other.trails:
             # Two pumps may well name their remote trails alike: they can lie on two hosts.
             same = TrailName.parse(known.path, home.root) == trail
@@ -52,17 +58,33 @@ def _check(session: Session, group: Registration, path: str, type_: str) -> None
                 raise CommandError(f"{type_} {path} is registered already, for {other.name}; a trail has one writer")
 
 
-def delete(session: Session, command: Parsed) -> None:
-    """Forget a trail; its files stay."""
-    home, type_ = session.home, command.command.words[1]
-    wanted = command.text("EXTRACT")
+def _writers(home: Home, command: Parsed) -> list[str]:
+    """The groups for which the trail is registered, or the one of them that is named."""
+    type_, wanted = command.command.words[1], command.text("EXTRACT")
     found = [
-        group for group in home.groups()
+        group.name for group in registrations.all(home)
         if (not wanted or group.name == wanted) and any(_is(trail, command.operand, type_) for trail in group.trails)
     ]  # fmt: skip
     if not found:
         raise CommandError(f"{type_} {command.operand} is not registered", hint=f"INFO {type_} * lists them")
-    for name in [group.name for group in found]:
+    return found
+
+
+def alter(session: Session, command: Parsed) -> None:
+    """Files of another size from the next START on."""
+    home, type_, megabytes = session.home, command.command.words[1], _megabytes(command)
+    for name in _writers(home, command):
+        with locked(home, name, command.command.name):
+            group = registrations.load(home, name)
+            trails = (replace(t, megabytes=megabytes) if _is(t, command.operand, type_) else t for t in group.trails)
+            registrations.save(home, replace(group, trails=tuple(trails)))
+        session.say(f"{type_} altered.")
+
+
+def delete(session: Session, command: Parsed) -> None:
+    """Forget a trail; its files stay."""
+    home, type_ = session.home, command.command.words[1]
+    for name in _writers(home, command):
         with locked(home, name, command.command.name):
             group = registrations.load(home, name)
             kept = tuple(trail for trail in group.trails if not _is(trail, command.operand, type_))
@@ -80,7 +102,7 @@ def info(session: Session, command: Parsed) -> Any:
     now = session.now_us()
     rows = [
         trail
-        for group in home.groups()
+        for group in registrations.all(home)
         for trail in gather(home, group, now).trails
         if trail.type == type_ and fnmatch.fnmatchcase(os.path.normpath(trail.path), os.path.normpath(pattern))
     ]

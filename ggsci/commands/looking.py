@@ -13,6 +13,6 @@ ROWS = (
          notes="DETAIL asks every running process, shows each pipeline from source to target with lag, backlog (bytes, "
          "and seconds of the source's time), rates of the last ten seconds and how busy each stage is, and names the "
          "stage that holds the others back, and why. Homes that mgr.prm names (WEBHOME name, DIR path) join in. "
-         "A task is a group that runs once, for an initial load; TASKS shows only those, ALLPROCESSES all. Without "
-         "either they are left out."),
+         "TASKS shows only tasks, groups that run once for an initial load: none yet, as no ADD makes one. "
+         "ALLPROCESSES shows all."),
 )  # fmt: skip

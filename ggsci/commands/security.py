@@ -5,18 +5,22 @@ from __future__ import annotations
 from ggsci.commands.row import SECURITY, row
 from ggsci.grammar import Kind, Option
 
-_PEER = (Option("PEER", Kind.FILE), Option("HOSTS", Kind.TEXT), Option("DAYS", Kind.NUMBER))
+_PEER = (
+    Option("PEER", Kind.FILE), Option("HOSTS", Kind.TEXT), Option("HOMEID", Kind.WORD), Option("DAYS", Kind.NUMBER),
+)  # fmt: skip
 _PEER_NOTE = (
     "PEER is the folder of another home on this machine, or any folder whose files somebody then takes to dircrd/tls "
     "of a home elsewhere. HOSTS are names and addresses under which RMTHOST names that home, without PEER this one; "
     "localhost, 127.0.0.1, ::1 and, for homes here, this machine's name are always among them. DAYS is how long the "
-    "certificate is valid: 730 if not given. "
+    "certificate is valid: 730 if not given. A certificate is for one home only: of a home elsewhere HOMEID is the id, "
+    "which INFO CERTIFICATES there shows. "
 )
 
 ROWS = (
     row(SECURITY, "CREATE CERTIFICATES", "certificates:create", None,
          "Make certificates for the link between pumps, Managers and Collectors: for this home, with PEER for another.",
-         "CREATE CERTIFICATES, PEER /gate/target ; CREATE CERTIFICATES, PEER ./for-there, HOSTS 'there 10.0.0.2' ; "
+         "CREATE CERTIFICATES, PEER /gate/target ; CREATE CERTIFICATES, PEER ./for-there, HOSTS 'there 10.0.0.2', "
+         "HOMEID 0123456789abcdef0123456789abcdef ; "
          "CREATE CERTIFICATES, HOSTS 'here here.example'",
          *_PEER,
          notes=_PEER_NOTE + "The private CA is made with the first one; its key stays in dircrd/tls/ca.key here."),
@@ -24,10 +28,18 @@ ROWS = (
          "Make a certificate anew before it ends, for the same key and, unless HOSTS is given, the same names.",
          "RENEW CERTIFICATES ; RENEW CERTIFICATES, PEER /gate/target ; RENEW CERTIFICATES, PEER ./for-there, DAYS 365",
          *_PEER,
-         notes=_PEER_NOTE + "A folder needs no key for it: home.crt of the peer is enough. What runs takes the new one "
-         "at its next connection."),
+         notes=_PEER_NOTE + "A folder needs no key for it: home.crt of the peer is enough, and says whose it is. What "
+         "runs takes the new one at its next connection."),
+    row(SECURITY, "REVOKE CERTIFICATES", "certificates:revoke", None,
+         "Revoke all certificates of a home: it is refused wherever the new list is. Asks first, unless the command "
+         "ends with `!`.",
+         "REVOKE CERTIFICATES, HOMEID 0123456789abcdef0123456789abcdef! ; REVOKE CERTIFICATES, PEER ./from-there!",
+         Option("HOMEID", Kind.WORD, choice="whose", needed=True), Option("PEER", Kind.FILE, choice="whose"),
+         notes="Given in the home that keeps the CA's key. PEER is that home, or a folder with its home.crt. The list "
+         "is dircrd/tls/ca.crl: copy it into that folder of every other home of the CA; once it is there sessions end "
+         "and come in anew. It does not end. CREATE CERTIFICATES can make the home a certificate for new keys."),
     row(SECURITY, "INFO CERTIFICATES", "certificates:info", None,
-         "Show this home's certificates: subject, names, fingerprint and end; the last 30 days are warned of.",
+         "Show this home's id and certificates: subject, names, fingerprint and end; the last 30 days are warned of.",
          "INFO CERTIFICATES", lists=True),
     row(SECURITY, "ADD MASTERKEY", "masterkeys:add", None,
          "Make this home's wallet with its first master key, for trails with ENCRYPTTRAIL.", "ADD MASTERKEY",

@@ -18,7 +18,7 @@ from trails.runtime.home import Home
 
 _TITLE = (
     f"  {'Program':10}{'Group':10}{'Status':10}{'Lag':>10}{'Age':>10}{'Backlog':>12}{'Time':>10}{'Ops/s':>12}"
-    f"{'Bytes/s':>12}{'Busy':>6}"
+    f"{'Bytes/s':>12}{'Out/s':>12}{'Busy':>6}"
 )
 _UNKNOWN = "UNKNOWN"
 
@@ -66,7 +66,8 @@ def _row(stage: Stage) -> str:
     busy = "" if stage.busy is None else f"{stage.busy:.2f}"
     return (
         f"{'*' if stage.holds_back else ' '} {stage.program:10}{stage.name:10}{stage.status:10}{span(stage.lag_us):>10}"
-        f"{span(stage.lag_age_us):>10}{backlog:>12}{time:>10}{_rate(stage.ops_s):>12}{_rate(stage.bytes_s):>12}{busy:>6}"
+        f"{span(stage.lag_age_us):>10}{backlog:>12}{time:>10}{_rate(stage.ops_s):>12}{_rate(stage.bytes_s):>12}"
+        f"{_rate(stage.bytes_out_s):>12}{busy:>6}"
     )
 
 

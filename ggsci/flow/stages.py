@@ -22,6 +22,7 @@ from trails.format import FileHeader
 from trails.position import Position, TrailName
 from trails.reader import last_header
 from trails.runtime import params
+from trails.runtime import registration as registrations
 from trails.runtime.control import ask
 from trails.runtime.home import Home
 from trails.runtime.metrics import trail_backlog, written_us
@@ -56,6 +57,7 @@ class Stage:
     backlog_us: int | None = None
     ops_s: float | None = None
     bytes_s: float | None = None
+    bytes_out_s: float | None = None
     busy: float | None = None
     reads: str = ""
     writes: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ class Stage:
 
 def of_home(home: Home, now_us: int) -> list[Stage]:
     """Every registered group, Extracts first."""
-    groups = [facts.gather(home, registration, now_us) for registration in home.groups()]
+    groups = [facts.gather(home, registration, now_us) for registration in registrations.all(home)]
     answers = _ask_all(home, [group.name for group in groups if group.status == RUNNING])
     return [_stage(home, group, groups, answers.get(group.name)) for group in groups]
 
@@ -119,7 +121,8 @@ def _answered(common: dict[str, Any], extra: dict[str, Any], answer: dict[str, A
         lag_us=answer.get("lag_us"), lag_age_us=None if at is None else max(0, now_us - at),
         lag_why=answer.get("lag_why") or ("" if answer.get("lag_us") is not None else "nothing was processed yet"),
         backlog_bytes=answer.get("backlog_bytes"), backlog_us=answer.get("backlog_us"),
-        ops_s=answer.get("ops_s"), bytes_s=answer.get("bytes_s"), busy=answer.get("busy"),
+        ops_s=answer.get("ops_s"), bytes_s=answer.get("bytes_s"), bytes_out_s=answer.get("bytes_out_s"),
+        busy=answer.get("busy"),
         extra={**extra, **counts, **answer.get("extra", {})},
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ recorded code. States, and what a death of the Manager at each leaves:
     forked, lock not yet taken   the process goes on; the next Manager may start another, which finds the lock taken and
                                  ends; the census finds who holds it, and watches that one
     running                      the next Manager adopts it
-    waiting for its restart      the next Manager finds it ABENDED, and restarts it at once, counting from one
+    waiting for its restart      the next Manager finds it ABENDED, and restarts it at once; tries go on (tries.py)
     held (KILL, STOP)            stays down: noted in dirpcs/MGR.held before the process is touched
 """
 
@@ -27,13 +27,14 @@ from typing import Any
 
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import RestartRule, minutes
+from ggsci.manager.tries import Tries
+from ggsci.spawning import last_words, spawn
 from trails.errors import EXIT_AWAY, EXIT_STOPPED, GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
 from trails.runtime import registration as registrations
 from trails.runtime import status as statuses
 from trails.runtime.clock import Clock
 from trails.runtime.home import Home
-from trails.runtime.limits import Muffler
 from trails.runtime.registration import Registration
 from trails.runtime.report import Log
 
@@ -72,8 +73,6 @@ class Child:
     alive: bool = True
     code: int | None = None
     message: str = ""
-    retries: int = 0
-    counted_since: float = 0.0
     retry_at: float | None = None
     retry_us: int | None = None
     waits_for: str = ""
@@ -81,7 +80,7 @@ class Child:
     def row(self, name: str) -> dict[str, Any]:
         """For CHILDSTATUS."""
         return {
-            "group": name, "kind": self.kind, "pid": self.pid if self.alive else None, "retries": self.retries,
+            "group": name, "kind": self.kind, "pid": self.pid if self.alive else None,
             "retry_us": self.retry_us, "started_us": self.started_us or None,
             "watched": ("as a child" if self.process else "adopted") if self.alive else "",
             "exit_code": self.code, "message": self.message, "waits_for": self.waits_for,
@@ -109,7 +108,7 @@ class Children:
         self._automatic_at: float | None = clock.monotonic() + max(0.0, params.boot_delay_s - uptime())
         self._undecided: set[str] | None = None  # of these the start must still decide what to do; None: of all
         self._census_at = clock.monotonic() + CENSUS_SECONDS
-        self._muffler = Muffler(burst=1, per_minute=0.1)
+        self._tries = Tries(home, clock, lambda text: log.error(DOWN, text))
         self._held_path = os.path.join(home.folder("dirpcs"), "MGR.held")
         self._held = self._held_before = self._read_held()
         self.children: dict[str, Child] = {}
@@ -156,9 +155,7 @@ class Children:
         try:
             return do(name)
         except (GateError, OSError) as error:
-            text = f"Group {name} can't be looked after: {error}"
-            if told := self._muffler.text(name, text, self._clock.monotonic()):
-                self._log.error(DOWN, told)
+            self._log.error(DOWN, f"Group {name} can't be looked after: {error}", alike=name)
             return False
 
     def _census(self) -> None:
@@ -169,6 +166,7 @@ class Children:
             self._tried(name, self._find)
         for name in [name for name, child in self.children.items() if name not in names and not child.alive]:
             del self.children[name]
+            self._tries.forget(name)
 
     def _find(self, name: str) -> bool:
         """Is it watched, or not there?"""
@@ -192,10 +190,11 @@ class Children:
         if why := self.no_space(group):
             self._wait_for_space(group.name, child, why)
             return
-        child.retries += rule == "AUTORESTART" and not child.waits_for
+        if rule == "AUTORESTART" and not child.waits_for:
+            self._tries.add(group.name)
         child.waits_for = ""
         try:
-            self.start(group.name, keep_count=rule == "AUTORESTART")
+            self._start(group.name)
         except OperatorError as error:
             self._log.error(DOWN, f"{rule}: {group.kind} {group.name} can't be started: {error}")
             child.code, child.message = EXIT_AWAY, str(error)
@@ -212,8 +211,14 @@ class Children:
 
     # --- commands ---
 
-    def start(self, name: str, *, keep_count: bool = False) -> int:
-        """Start a group's process. Raises OperatorError if it runs, or is not registered."""
+    def start(self, name: str) -> int:
+        """START: tries are counted anew. Raises OperatorError if it runs, or is not registered."""
+        pid = self._start(name)
+        self._tries.forget(name)
+        return pid
+
+    def _start(self, name: str) -> int:
+        """Start a group's process."""
         group = registrations.load(self._home, name)
         if (group.kind, group.source) not in _MODULES:
             raise OperatorError(f"{group.kind} {name} reads {group.source}: no program here runs such a group")
@@ -223,27 +228,18 @@ class Children:
             raise OperatorError(f"{group.kind} {name} is already running as process {now.pid or (known and known.pid)}")
         self._release_hold(name)
         process = self._spawn(group)
-        child = Child(group.kind, process.pid, self._clock.now_us(), self._clock.monotonic(), process)
-        if known and keep_count:
-            child.retries, child.counted_since = known.retries, known.counted_since
-        self.children[name] = child
+        self.children[name] = Child(
+            group.kind, process.pid, self._clock.now_us(), self._clock.monotonic(), process
+        )  # fmt: skip
         text = f"{group.kind} {name} starting as process {process.pid}."
         self._log.info(STARTING, text, program=group.kind, group=name, process=process.pid)
         return process.pid
 
     def _spawn(self, group: Registration) -> subprocess.Popen[bytes]:
-        # The .out file holds what a process says before it has a report: an import error, a wrong command line.
         try:
-            with open(self._out_file(group.name), "wb") as out:
-                return subprocess.Popen(
-                    self._command(self._home, group), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    start_new_session=True, cwd=self._home.root,
-                )  # fmt: skip
+            return spawn(self._home, self._command(self._home, group), group.name)
         except OSError as error:
             raise OperatorError(f"{group.kind} {group.name}: its program can't be started: {error.strerror}") from None
-
-    def _out_file(self, name: str) -> str:
-        return os.path.join(self._home.folder("dirrpt"), f"{name}.out")
 
     def kill(self, name: str) -> int:
         """SIGKILL a group's process; it stays down until START."""
@@ -321,7 +317,8 @@ class Children:
 
     def rows(self) -> list[dict[str, Any]]:
         """For CHILDSTATUS."""
-        return [child.row(name) for name, child in sorted(self.children.items())]
+        rows = sorted(self.children.items())
+        return [child.row(name) | {"retries": self._tries.of(name)} for name, child in rows]
 
     def refresh(self, params: ManagerParams) -> None:
         """REFRESH MANAGER: restarts go by these from now on; what waits for space looks again at once."""
@@ -404,19 +401,11 @@ class Children:
             return note.exit_code, note.message
         returned = child.process.returncode if child.process else None
         if returned is not None and returned > 0:
-            return returned, self._last_words(name)
+            return returned, last_words(self._home, name)
         if returned == 0:
             return EXIT_STOPPED, ""
         what = f"killed by signal {-returned}" if returned else "died without a word"
         return EXIT_AWAY, f"process {child.pid} {what}"
-
-    def _last_words(self, name: str) -> str:
-        try:
-            with open(self._out_file(name), encoding="utf-8", errors="replace") as file:
-                lines = [line.strip() for line in file if line.strip()]
-        except OSError:
-            lines = []
-        return lines[-1] if lines else "it said nothing"
 
     # --- AUTORESTART ---
 
@@ -427,18 +416,16 @@ class Children:
         if why := self._lack_of_space(name):
             self._wait_for_space(name, child, why)
             return
-        now = self._clock.monotonic()
-        if not child.retries or now - child.counted_since >= rule.reset_s:
-            child.retries, child.counted_since = 0, now
-        if child.retries >= rule.retries:
+        tries = self._tries.within(name, rule.reset_s)
+        if tries >= rule.retries:
             self._give_up(name, child, rule)
             return
         delay = rule.wait_s if wait else 0.0
-        child.retry_at = now + delay
+        child.retry_at = self._clock.monotonic() + delay
         child.retry_us = self._clock.now_us() + int(delay * 1_000_000)
         self._log.info(
-            NOTICE, f"{child.kind} {name}: restart {child.retries + 1} of {rule.retries} in {delay:g} seconds.",
-            program=child.kind, group=name, exit_code=child.code, retry=child.retries + 1, retries=rule.retries,
+            NOTICE, f"{child.kind} {name}: restart {tries + 1} of {rule.retries} in {delay:g} seconds.",
+            program=child.kind, group=name, exit_code=child.code, retry=tries + 1, retries=rule.retries,
             seconds=delay,
         )  # fmt: skip
 
@@ -453,12 +440,12 @@ class Children:
     def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
         self._log.error(
             DOWN,
-            f"{child.kind} {name}: {child.retries} restarts did not help within {minutes(rule.reset_s)}; START it when "
-            "the cause is mended.",
+            f"{child.kind} {name}: {self._tries.of(name)} restarts did not help within {minutes(rule.reset_s)}; "
+            "START it when the cause is mended.",
             program=child.kind,
             group=name,
             exit_code=child.code,
-            retries=child.retries,
+            retries=self._tries.of(name),
         )
 
     def _restart(self, name: str, child: Child) -> None:

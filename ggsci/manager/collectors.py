@@ -29,10 +29,12 @@ from ggsci.certificate_files import Expiry
 from ggsci.manager import ports as manager_ports
 from ggsci.manager.door import MAX_REQUEST, Door, Refusal, Visitor
 from ggsci.manager.params import ManagerParams
+from ggsci.spawning import spawn
 from trails import tls
 from trails.errors import GateError, OperatorError
 from trails.fs import read_bytes, replace_durably
 from trails.position import TrailName
+from trails.runtime import registration as registrations
 from trails.runtime.clock import Clock
 from trails.runtime.home import Home
 from trails.runtime.report import Log, quietly
@@ -46,6 +48,7 @@ MAX_TRAIL = 1024
 
 RECEIVED, STARTED = "TG-00963", "TG-00974"
 
+_HOME = re.compile(r"[0-9a-f]{32}")
 _PUMP = re.compile(r"[0-9a-f]{32}/[A-Z][A-Z0-9_]{0,7}\Z")
 
 
@@ -211,6 +214,7 @@ class Collectors:
     def _hear(self, visitor: Visitor, line: bytes) -> None:
         try:
             asked = _object(line)
+            _check_home(visitor, asked)
             if asked.get("verb") == "PING":
                 self._door.answer(visitor, {"ok": True, "port": self.port})
                 return
@@ -275,7 +279,7 @@ class Collectors:
         folder = os.path.realpath(trail.folder)
         if folder != dirdat and not folder.startswith(dirdat + os.sep):
             raise Refusal(f"trail {text!r} lies outside this home's dirdat; name it like ./dirdat/rt", permanent=True)
-        for group in self._home.groups():
+        for group in registrations.all(self._home):
             for own in group.trails:
                 if own.type == "EXTTRAIL" and TrailName.parse(own.path, self._home.root) == trail:
                     raise Refusal(f"trail {text} is written by EXTRACT {group.name} of this home", permanent=True)
@@ -322,14 +326,9 @@ class Collectors:
 
     def _spawn(self, request: Request, trail: TrailName) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        out_path = os.path.join(self._home.folder("dirrpt"), f"COLLECTOR_{trail.prefix}.out")
+        command = self._command(self._home, trail, self._offer(), request.visitor.address, writer)
         try:
-            with open(out_path, "wb") as out:
-                request.process = subprocess.Popen(
-                    self._command(self._home, trail, self._offer(), request.visitor.address, writer),
-                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    pass_fds=(writer,), start_new_session=True, cwd=self._home.root,
-                )  # fmt: skip
+            request.process = spawn(self._home, command, f"COLLECTOR_{trail.prefix}", keep=(writer,))
         except OSError:
             os.close(reader)
             raise
@@ -392,6 +391,16 @@ class Collectors:
         if running.process is not None:
             return running.process.poll() is not None
         return birth_of(running.pid) != running.birth
+
+
+def _check_home(visitor: Visitor, asked: dict[str, Any]) -> None:
+    """Nobody asks in another home's name: its Collector would be ended for it. Raises Refusal."""
+    pump = asked.get("pump")
+    said = _HOME.match(pump) if isinstance(pump, str) else None
+    try:
+        tls.check_home(visitor.link, said[0] if said else "", f"the pump at {visitor.peer}")
+    except OperatorError as error:
+        raise Refusal(str(error), permanent=True) from None
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from ggsci.manager.params import ManagerParams
 from trails import tls
 from trails.errors import OperatorError
 from trails.runtime.clock import Clock
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Muffler, Rates, address_of, crowd_of
+from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Rates, address_of, crowd_of
 from trails.runtime.report import Log
 
 MAX_REQUEST = 8 << 10
@@ -95,7 +95,6 @@ class Door:
         self._clock = clock
         self._visitors: list[Visitor] = []
         self._rates = Rates(PER_SECOND, BURST)
-        self._muffler = Muffler()
         self._pause_until = 0.0
         self._exhausted = ""
         self._listener = _listen(params)
@@ -273,9 +272,7 @@ class Door:
         return False
 
     def _say(self, code: str, key: str, text: str) -> None:
-        told = self._muffler.text(key, text, self._clock.monotonic())
-        if told is not None:
-            self._log.warning(code, told)
+        self._log.warning(code, text, alike=key)
 
 
 def _listen(params: ManagerParams) -> socket.socket:

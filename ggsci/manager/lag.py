@@ -7,6 +7,7 @@ from typing import Any
 from ggsci.facts import GroupFacts, gather
 from ggsci.manager.params import ManagerParams
 from ggsci.view import span
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 from trails.runtime.report import Log
 
@@ -18,7 +19,7 @@ def report(home: Home, params: ManagerParams, log: Log, now_us: int) -> None:
 
     That is its own, and its last heartbeat's.
     """
-    for registration in home.groups():
+    for registration in registrations.all(home):
         group = gather(home, registration, now_us)
         if group.status == "RUNNING":
             _report(group, params, log)
@@ -47,7 +48,7 @@ def _tell(text: str, fields: dict[str, Any], params: ManagerParams, log: Log, *,
 
 def report_down(home: Home, log: Log, now_us: int) -> None:
     """DOWNREPORT: one WARNING for each group that does not run; one that was stopped by mistake is news as well."""
-    for registration in home.groups():
+    for registration in registrations.all(home):
         group = gather(home, registration, now_us)
         if group.status in ("STOPPED", "ABENDED"):
             ended = f", exit code {group.exit_code}" if group.exit_code else ""
@@ -58,7 +59,7 @@ def report_down(home: Home, log: Log, now_us: int) -> None:
 
 def report_up(home: Home, log: Log, now_us: int) -> None:
     """UPREPORT: one INFO line for each group that runs."""
-    for registration in home.groups():
+    for registration in registrations.all(home):
         group = gather(home, registration, now_us)
         if group.status == "RUNNING":
             log.info(IS_UP, f"{group.program} {group.name} is up (process {group.pid}).", **_about(group))

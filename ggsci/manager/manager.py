@@ -30,7 +30,6 @@ from trails.errors import GateError, OperatorError
 from trails.runtime import registration
 from trails.runtime.diskguard import Limits
 from trails.runtime.globals import read as read_globals
-from trails.runtime.limits import Muffler
 from trails.runtime.params import parse_file
 from trails.runtime.process import Context, Process
 
@@ -81,7 +80,6 @@ class Manager(Process):
         self._context = context
         self._params = params
         home, log, clock = context.home, context.log, context.clock
-        self._muffler = Muffler(burst=3, per_minute=0.1)
         self._to_purge: set[str] = set()
         # The port first: a Manager that can't have it must not have started anything.
         self._collectors = Collectors(home, params, log, clock, collector_command)
@@ -137,9 +135,7 @@ class Manager(Process):
         try:
             chore()
         except (GateError, OSError) as error:
-            text = f"{what} failed: {error}"
-            if told := self._muffler.text(what, text, self._context.clock.monotonic()):
-                self._context.log.error(CHORE_FAILED, told)
+            self._context.log.error(CHORE_FAILED, f"{what} failed: {error}", alike=what)
 
     def _purge(self) -> None:
         """Purge what is due, for a moment: what is left is judged anew in the next turn. A file is told as it goes."""

@@ -17,6 +17,7 @@ from typing import Any
 from ggsci import slots
 from ggsci.facts import gather
 from trails.errors import GateError
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 from trails.runtime.report import Log
 
@@ -61,7 +62,7 @@ class SlotChecks:
 
     def _stopped(self) -> list[str]:
         """Extracts with a slot that nothing reads. Raises GateError for a registration that can't be read."""
-        groups = [gather(self._home, registration, 0) for registration in self._home.groups()]
+        groups = [gather(self._home, registration, 0) for registration in registrations.all(self._home)]
         return [group.name for group in groups if slots.has_slot(group) and group.status in ("STOPPED", "ABENDED")]
 
     def _ask(self, names: list[str]) -> None:

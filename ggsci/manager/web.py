@@ -11,12 +11,12 @@ Rule: nothing of replication depends on the page, so none of this can end the Ma
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from ggsci.spawning import last_words, spawn
 from ggsci.web.params import WebParams
 from trails.errors import EXIT_OPERATOR
 from trails.runtime.clock import Clock
@@ -28,6 +28,7 @@ RETRIES = 20
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 RESET_SECONDS = 600.0
 END_SECONDS = 5.0
+OUT = f"{MANAGER}.web"
 
 CommandLine = Callable[[Home], list[str]]
 
@@ -119,11 +120,7 @@ class WebChild:
     def _start(self) -> None:
         self._started = self._clock.monotonic()
         try:
-            with open(self._out_file, "wb") as out:
-                process = subprocess.Popen(
-                    self._command(self._home), stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT,
-                    start_new_session=True, cwd=self._home.root,
-                )  # fmt: skip
+            process = spawn(self._home, self._command(self._home), OUT, pipe=True)
         except OSError as error:
             self._log.error(DOWN, f"The page can't be started: {error.strerror}.")
             self._retry()
@@ -140,7 +137,7 @@ class WebChild:
         _close_input(process)
         code = process.returncode
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        self._log.error(DOWN, f"The page is down ({how}): {self._last_words()}")
+        self._log.error(DOWN, f"The page is down ({how}): {last_words(self._home, OUT)}")
         if code != EXIT_OPERATOR:
             self._retry()
 
@@ -153,18 +150,6 @@ class WebChild:
             return
         self._due = now + min(LONGEST_WAIT, FIRST_WAIT * 2**self._retries)
         self._retries += 1
-
-    @property
-    def _out_file(self) -> str:
-        return os.path.join(self._home.folder("dirrpt"), f"{MANAGER}.web.out")
-
-    def _last_words(self) -> str:
-        try:
-            with open(self._out_file, encoding="utf-8", errors="replace") as file:
-                lines = [line.strip() for line in file if line.strip()]
-        except OSError:
-            lines = []
-        return lines[-1] if lines else "it said nothing"
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,7 @@ from ggsci.web import details, drawing, trailpages
 from ggsci.web.details import Text
 from ggsci.web.watch import home_name
 from trails.position import Position, TrailName
+from trails.runtime import registration as registrations
 from trails.runtime.eventlog import current
 from trails.runtime.home import MANAGER, Home
 from trails.runtime.registration import Registration
@@ -137,7 +138,7 @@ def _place(request: Request, trail: TrailName) -> Position:
 def _readers(home: Home, trail: TrailName) -> dict[int, list[str]]:
     """Which groups of this home stand in which file of the trail, by their checkpoints."""
     found: dict[int, list[str]] = {}
-    for group in home.groups():
+    for group in registrations.all(home):
         if group.trail and TrailName.parse(group.trail, home.root) == trail:
             checkpoint = facts.gather(home, group, 0).checkpoint
             for read in checkpoint.reads if checkpoint else ():

@@ -57,6 +57,7 @@ class Box:
     lag_state: str
     rate: str
     speed: str
+    written: str
     busy: str
     busy_width: int | None
     why: str
@@ -144,6 +145,7 @@ def box(stage: Stage, number: int = 0) -> Box:
         lag_state=lag_state,
         rate=NONE if down else _rate(stage.ops_s, "changes/s"),
         speed=NONE if down else _speed(stage.bytes_s),
+        written=NONE if down else _speed(stage.bytes_out_s),
         busy=NONE if down else words.percent(stage.busy),
         busy_width=None if stage.busy is None else round(_WIDTH * min(1.0, max(0.0, stage.busy))),
         why=stage.why,
@@ -216,6 +218,7 @@ def figures(stage: Stage) -> list[tuple[str, str]]:
         ("Waiting", one.link.backlog),
         ("Changes", one.rate),
         ("Bytes read", one.speed),
+        ("Bytes written", one.written),
         ("Busy", one.busy),
         ("State", stage.why),
     ]

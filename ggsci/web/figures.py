@@ -17,7 +17,9 @@ from ggsci.flow.pipelines import Stage
 from ggsci.web.watch import HomeView
 from trails.errors import GateError
 from trails.heartbeat import judged
+from trails.runtime import registration as registrations
 from trails.runtime.control import ask
+from trails.runtime.diskguard import BYTES, FILES
 from trails.runtime.home import MANAGER, Home
 
 ASK_SECONDS = 1.0
@@ -42,6 +44,7 @@ FAMILIES: Mapping[str, Family] = {
     "trailgate_disk_free_bytes": Family(GAUGE, "Free space of a file system that the home uses.", ("home", "path")),
     "trailgate_disk_size_bytes": Family(GAUGE, "Size of that file system.", ("home", "path")),
     "trailgate_disk_warn_bytes": Family(GAUGE, "DISKWARN: less free space than this is warned of.", ("home", "path")),
+    "trailgate_disk_free_files": Family(GAUGE, "Files that it still takes (inodes).", ("home", "path")),
     "trailgate_disk_stop_bytes": Family(GAUGE, "DISKSTOP: with less free space writers stop.", ("home", "path")),
     "trailgate_group_up": Family(GAUGE, "1 while the group's process runs."),
     "trailgate_group_status": Family(GAUGE, "1 for the group's present status.", (*_GROUP, "status")),
@@ -56,6 +59,9 @@ FAMILIES: Mapping[str, Family] = {
     "trailgate_heartbeat_age_seconds": Family(
         GAUGE, "Age of a path's last heartbeat.", (*_GROUP, "from", "to", "path")
     ),
+    "trailgate_heartbeat_stage_seconds": Family(
+        GAUGE, "What one stage of a path took of that.", (*_GROUP, "path", "stage")
+    ),
     "trailgate_checkpoint_lag_seconds": Family(GAUGE, "Lag at the last checkpoint, as INFO tells it."),
     "trailgate_checkpoint_age_seconds": Family(GAUGE, "Time since the last checkpoint."),
     "trailgate_backlog_bytes": Family(GAUGE, "Bytes that wait to be read by the group."),
@@ -63,6 +69,7 @@ FAMILIES: Mapping[str, Family] = {
     "trailgate_holds_back": Family(GAUGE, "1 for the stage that the others of its pipeline wait for."),
     "trailgate_changes_per_second": Family(GAUGE, "Changes a second, over ten seconds."),
     "trailgate_bytes_per_second": Family(GAUGE, "Bytes read a second, over ten seconds."),
+    "trailgate_written_bytes_per_second": Family(GAUGE, "Bytes written a second, over ten seconds."),
     "trailgate_busy_ratio": Family(GAUGE, "Share of the last ten seconds in which the group did not wait."),
     "trailgate_turn_age_seconds": Family(GAUGE, "Time since the last turn of the process's main loop."),
     "trailgate_changes_total": Family(COUNTER, "Changes since the process started."),
@@ -73,6 +80,13 @@ FAMILIES: Mapping[str, Family] = {
     "trailgate_read_rba": Family(GAUGE, "Read checkpoint: RBA.", (*_GROUP, "source")),
     "trailgate_read_timestamp_seconds": Family(
         GAUGE, "Read checkpoint: when that change was made.", (*_GROUP, "source")
+    ),
+    "trailgate_recovery_seqno": Family(
+        GAUGE, "Recovery checkpoint, the oldest place still needed: file number.", (*_GROUP, "source")
+    ),
+    "trailgate_recovery_rba": Family(GAUGE, "Recovery checkpoint: RBA.", (*_GROUP, "source")),
+    "trailgate_recovery_timestamp_seconds": Family(
+        GAUGE, "Recovery checkpoint: when that change was made.", (*_GROUP, "source")
     ),
     "trailgate_write_seqno": Family(GAUGE, "Write checkpoint: file number.", (*_GROUP, "trail")),
     "trailgate_write_rba": Family(GAUGE, "Write checkpoint: RBA.", (*_GROUP, "trail")),
@@ -123,7 +137,7 @@ class Asked:
 
 def collect(home: Home, view: HomeView, age_us: int, stages: Iterable[Stage], now_us: int) -> list[Sample]:
     """All samples of this home. What can't be read is left out; the page tells why."""
-    groups = [facts.gather(home, group, now_us) for group in home.groups()]
+    groups = [facts.gather(home, group, now_us) for group in registrations.all(home)]
     asked = _ask_all(home, groups)
     samples = [*_home(view, age_us, asked)]
     known = {stage.name: stage for stage in stages}
@@ -190,11 +204,13 @@ def _home(view: HomeView, age_us: int, asked: Asked) -> _Maybe:
         place = (view.name, str(disk.get("path")))
         for name in ("free", "size", "warn", "stop"):
             yield f"trailgate_disk_{name}_bytes", place, disk.get(name)
+    for disk in disks(view, FILES):
+        yield "trailgate_disk_free_files", (view.name, str(disk.get("path"))), disk.get("free")
 
 
-def disks(view: HomeView) -> list[dict[str, Any]]:
-    """The file systems that the Manager watches."""
-    return list(view.details.get("disks") or [])
+def disks(view: HomeView, unit: str = BYTES) -> list[dict[str, Any]]:
+    """The file systems that the Manager watches, counted in bytes or in files."""
+    return [disk for disk in view.details.get("disks") or [] if disk.get("unit", BYTES) == unit]
 
 
 def _of_files(group: GroupFacts, labels: tuple[str, ...]) -> _Maybe:
@@ -209,9 +225,11 @@ def _of_files(group: GroupFacts, labels: tuple[str, ...]) -> _Maybe:
     checkpoint = group.checkpoint
     for read in checkpoint.reads if checkpoint else ():
         source = group.registration.trail or read.source
-        yield "trailgate_read_seqno", (*labels, source), read.current.seqno
-        yield "trailgate_read_rba", (*labels, source), read.current.rba
-        yield "trailgate_read_timestamp_seconds", (*labels, source), seconds(read.current.time_us or None)
+        for what, place in (("read", read.current), ("recovery", read.recovery)):
+            if place is not None:
+                yield f"trailgate_{what}_seqno", (*labels, source), place.seqno
+                yield f"trailgate_{what}_rba", (*labels, source), place.rba
+                yield f"trailgate_{what}_timestamp_seconds", (*labels, source), seconds(place.time_us or None)
     for write in checkpoint.writes if checkpoint else ():
         yield "trailgate_write_seqno", (*labels, write.trail), write.seqno
         yield "trailgate_write_rba", (*labels, write.trail), write.rba
@@ -230,6 +248,7 @@ def _of_stage(stage: Stage | None, labels: tuple[str, ...]) -> _Maybe:
     yield "trailgate_holds_back", labels, float(stage.holds_back)
     yield "trailgate_changes_per_second", labels, stage.ops_s
     yield "trailgate_bytes_per_second", labels, stage.bytes_s
+    yield "trailgate_written_bytes_per_second", labels, stage.bytes_out_s
     yield "trailgate_busy_ratio", labels, stage.busy
     if slot_status := stage.extra.get("wal_status"):
         yield "trailgate_slot_status", (*labels, str(slot_status)), 1.0
@@ -261,6 +280,9 @@ def _of_answers(
         place = (*labels, str(beat.get("from", "")), str(beat.get("to", "")), str(beat.get("path", "")))
         yield "trailgate_heartbeat_lag_seconds", place, seconds(beat.get("lag_us"))
         yield "trailgate_heartbeat_age_seconds", place, seconds(beat.get("age_us"))
+        for stage in beat.get("stages", []) if beat.get("lag_us") is not None else []:
+            named = (*labels, str(beat.get("path", "")), f"{stage['from']} to {stage['to']}")
+            yield "trailgate_heartbeat_stage_seconds", named, seconds(stage["us"])
 
 
 def seconds(length_us: int | None) -> float | None:

@@ -141,11 +141,14 @@ def _pipeline(item: Any) -> Pipeline:
 _TEXTS = ("home", "lag_why", "reads", "why")
 _COUNTS = ("pid", "lag_age_us", "backlog_bytes", "backlog_us")
 _RATES = ("ops_s", "bytes_s", "busy")
+_LATER_RATES = ("bytes_out_s",)
+"""What a page of an earlier release does not tell."""
 
 
 def _stage(given: Any) -> Stage:
     made: dict[str, Any] = {name: _text(given[name]) for name in _TEXTS}
     made |= {name: _count(given[name]) for name in _COUNTS} | {name: _number(given[name]) for name in _RATES}
+    made |= {name: _number(given.get(name)) for name in _LATER_RATES}
     return Stage(
         **made, program=_word(given["program"]), status=_word(given["status"]), name=_group(given["name"]),
         lag_us=_whole(given["lag_us"]), writes=tuple(_text(one) for one in given["writes"][:MAX_EXTRA]),

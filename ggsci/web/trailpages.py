@@ -22,6 +22,7 @@ from trails.format import Kind
 from trails.fs import RealFs
 from trails.position import Position, TrailName, parse_file_name
 from trails.reader import Block
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 from trails.segment import open_segment
 
@@ -97,7 +98,7 @@ def trails(home: Home) -> dict[str, TrailName]:
     """The trails of this home by how an address names them: those in dirdat, and those that a group reads or writes."""
     found = {name[0] for name in map(parse_file_name, os.listdir(home.folder("dirdat"))) if name}
     shown = {f"./dirdat/{prefix}" for prefix in found}
-    for group in home.groups():
+    for group in registrations.all(home):
         shown |= {trail.path for trail in group.trails if trail.type == "EXTTRAIL"} | {group.trail} - {""}
     named = {trail_key(path): TrailName.parse(path, home.root) for path in sorted(shown)}
     return dict(sorted(named.items()))

@@ -281,7 +281,7 @@ def faded(found: Sequence[Pipeline], more_us: int, why: str) -> tuple[Pipeline, 
         age = None if stage.lag_age_us is None else stage.lag_age_us + more_us
         return replace(
             stage, status=UNKNOWN, pid=None, lag_us=None, lag_age_us=age, lag_why=why, backlog_bytes=None,
-            backlog_us=None, ops_s=None, bytes_s=None, busy=None, holds_back=False, why=why,
+            backlog_us=None, ops_s=None, bytes_s=None, bytes_out_s=None, busy=None, holds_back=False, why=why,
             extra={name: value for name, value in stage.extra.items() if name in _LASTING},
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The parameter ENCRYPTTRAIL, which Extract and pump share. trails/crypt.py is what comes of it."""
+"""ENCRYPTTRAIL, of who writes a trail, and DECRYPTTRAIL, of who reads one; trails/crypt.py is what comes of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ def keyword(what: str) -> Keyword:
         f"{what}, with AES-256-GCM: a key for each file, sealed with the master key of the home that holds the trail "
         "(ADD MASTERKEY). Whoever reads the trail in that home decrypts it unasked.",
         "ENCRYPTTRAIL AES256",
+        _algorithm,
+    )
+
+
+def only_encrypted() -> Keyword:
+    """DECRYPTTRAIL, the same for pump and Replicat."""
+    return Keyword(
+        "DECRYPTTRAIL",
+        "[AES256]",
+        "The trail that is read is encrypted: a file of it that is not is refused. Without it encrypted files are "
+        "decrypted and plain ones read; with it who can write to dirdat, and has no key, can put no rows there.",
+        "DECRYPTTRAIL AES256",
         _algorithm,
     )
 

@@ -7,6 +7,9 @@ For each file system that a process writes to (its trail's folder, dirdat, dirch
     free < DISKSTOP               who writes trails (Extract, Collector) ends: last save, trail synced, exit code 3
     free < DISKSTOP / 10          who reads them (pump, Replicat) ends too
 
+The same for free inodes, by bounds of their own: a file system without them takes no new file, however many bytes are
+free. DISKWARN 0 and DISKSTOP 0 turn these off too.
+
 Readers go on below DISKSTOP because they are the cure: what every reader is past can be purged. Would all of them stop
 at one bound, no file could ever go. Each process guards itself, so none of this needs a Manager. Exit code 3 says that
 waiting can mend it: AUTORESTART brings the process back, and a Manager waits with that until there is space.
@@ -56,6 +59,9 @@ class Bound:
 
 DEFAULT_WARN = Bound(10, percent=True, at_most=20 << 30)
 DEFAULT_STOP = Bound(2, percent=True, at_most=4 << 30)
+FILES_WARN = Bound(10, percent=True, at_most=10_000)
+FILES_STOP = Bound(2, percent=True, at_most=1_000)
+BYTES, FILES = "bytes", "files"
 
 
 def parse_bound(statement: Statement) -> Bound:
@@ -73,13 +79,14 @@ def parse_bound(statement: Statement) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A file system as it stands now; `warn` and `stop` are its bounds in bytes, 0 if there is none."""
+    """A file system as it stands now, in bytes or in files; `warn` and `stop` are its bounds, 0 if there is none."""
 
     path: str
     free: int
     size: int
     warn: int
     stop: int
+    unit: str = BYTES
 
     @property
     def state(self) -> str:
@@ -101,11 +108,11 @@ class Space:
         """Plain values."""
         return {
             "path": self.path, "free": self.free, "size": self.size, "warn": self.warn, "stop": self.stop,
-            "state": self.state,
+            "state": self.state, "unit": self.unit,
         }  # fmt: skip
 
     def __str__(self) -> str:
-        return f"{self.path}: {human(self.free)} of {human(self.size)} free"
+        return f"{self.path}: {free_of(self.free, self.size, self.unit)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +132,22 @@ class Limits:
 
         Raises OSError if the system does not tell.
         """
-        found: dict[int, Space] = {}
+        found: dict[int, list[Space]] = {}
         for folder in folders:
             try:
                 device = os.stat(folder).st_dev
             except FileNotFoundError:
                 continue
             if device not in found:
-                found[device] = self._space(folder)
-        return list(found.values())
+                found[device] = self._spaces(folder)
+        return [space for spaces in found.values() for space in spaces]
 
     def check(self, folders: Iterable[str]) -> None:
         """Raise OperatorError if a bound is more than its file system has in all; OSError as `look`.
 
         Only for a start: a file system may shrink later (a pool that others fill too), and that is a full disk.
         """
-        for space in self.look(folders):
+        for space in (each for each in self.look(folders) if each.unit == BYTES):
             for name, bound in (("DISKSTOP", self.stop), ("DISKWARN", self.warn)):
                 if bound.bytes_of(space.size) >= space.size > 0:
                     raise OperatorError(
@@ -149,13 +156,21 @@ class Limits:
                         hint="Give less, or a percentage",
                     )
 
-    def _space(self, folder: str) -> Space:
+    def _spaces(self, folder: str) -> list[Space]:
         # As df counts: what only root may use is neither free nor part of the whole.
         system = os.statvfs(folder)
         free = system.f_bavail * system.f_frsize
         size = (system.f_blocks - system.f_bfree + system.f_bavail) * system.f_frsize
         stop = self.stop.bytes_of(size)
-        return Space(folder, free, size, max(stop, self.warn.bytes_of(size)) if self.warn.amount else 0, stop)
+        spaces = [Space(folder, free, size, max(stop, self.warn.bytes_of(size)) if self.warn.amount else 0, stop)]
+        files = system.f_files - system.f_ffree + system.f_favail
+        if files > 0:  # some file systems make inodes as they need them
+            warn, stop = (
+                least.bytes_of(files) if bound.amount else 0
+                for bound, least in ((self.warn, FILES_WARN), (self.stop, FILES_STOP))
+            )
+            spaces.append(Space(folder, system.f_favail, files, warn, stop, FILES))
+        return spaces
 
 
 def folders_of(home: Home, registration: Registration | None = None) -> list[str]:
@@ -184,7 +199,7 @@ class DiskGuard:
         self._log = log
         self._writes_trail = writes_trail
         self._stop = stop
-        self._warned: set[str] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._blind = False
         self._due = 0.0
         self._stopped = False
@@ -230,29 +245,40 @@ class DiskGuard:
         return spaces
 
     def _tell(self, space: Space) -> None:
-        if space.path in self._warned:
+        what = space.path, space.unit
+        if what in self._warned:
             if space.recovered:
-                self._warned.discard(space.path)
+                self._warned.discard(what)
                 self._log.info(ENOUGH, f"{space}: enough again.", **space.to_json())
         elif space.free < space.warn:
-            self._warned.add(space.path)
+            self._warned.add(what)
             self._log.warning(LOW, low(space), **space.to_json())
 
 
 def low(space: Space) -> str:
     """The warning."""
-    after = f"; at {human(space.stop)} (DISKSTOP) Extracts and Collectors stop" if space.stop else ""
+    after = f"; at {amount(space.stop, space.unit)} (DISKSTOP) Extracts and Collectors stop" if space.stop else ""
     hint = "Make space, or see why files are kept: SEND MANAGER GETPURGEOLDEXTRACTS"
-    return f"{space}, less than DISKWARN ({human(space.warn)}){after}. {hint}"
+    return f"{space}, less than DISKWARN ({amount(space.warn, space.unit)}){after}. {hint}"
 
 
 def full(space: Space, floor: int) -> DiskFullError:
     """What a process ends with."""
     name = "DISKSTOP" if floor == space.stop else "a tenth of DISKSTOP"
     return DiskFullError(
-        f"{space}, less than {name} ({human(floor)}); ended before the disk is full",
+        f"{space}, less than {name} ({amount(floor, space.unit)}); ended before the disk is full",
         hint="Make space; it is started again, or START it; nothing acknowledged is lost",
     )
+
+
+def free_of(free: int, size: int, unit: str) -> str:
+    """`1.5 GB of 20.0 GB free`, `1,200 of 100,000 files free`."""
+    return f"{human(free)} of {human(size)} free" if unit == BYTES else f"{free:,} of {size:,} files free"
+
+
+def amount(count: int, unit: str) -> str:
+    """A bound as people read it: `1.5 GB`, `1,200 files`."""
+    return human(count) if unit == BYTES else f"{count:,} files"
 
 
 def human(size: int) -> str:

@@ -36,14 +36,16 @@ GLOBALS_KEYWORDS = params.table(
     Keyword(
         "DISKWARN", "{n[K | M | G | T] | n%}",
         "With less free space than this on the disk of dirdat, dirchk or dirtmp each process of the home writes a "
-        "WARNING, and the Manager purges at once. If not given 10%, at most 20G; 0 is never.",
+        "WARNING, and the Manager purges at once. If not given 10%, at most 20G; 0 is never. Unless it is 0, few free "
+        "inodes are warned of as well.",
         "DISKWARN 20%", diskguard.parse_bound,
     ),
     Keyword(
         "DISKSTOP", "{n[K | M | G | T] | n%}",
         "With less free space than this Extracts and Collectors end cleanly, as if the database or peer were away; "
         "pumps and Replicats, whose progress makes files purgeable, go on down to a tenth of it. AUTORESTART starts "
-        "them again once there is space. If not given 2%, at most 4G; 0 is never.",
+        "them again once there is space. If not given 2%, at most 4G; 0 is never. Unless it is 0, they also end when "
+        "hardly any inode is free.",
         "DISKSTOP 5G", diskguard.parse_bound,
     ),
     Keyword(

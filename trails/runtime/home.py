@@ -12,13 +12,9 @@ import re
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from trails.errors import DamageError, OperatorError
 from trails.fs import Fs, RealFs, read_bytes, refuse_network_file_system, replace_durably
-
-if TYPE_CHECKING:
-    from trails.runtime.registration import Registration
 
 SUBDIRS = ("dirprm", "dirrpt", "dirchk", "dirpcs", "dirdat", "dirdsc", "dircrd", "dirwlt", "dirtmp")
 MANAGER = "MGR"
@@ -138,12 +134,6 @@ class Home:
     def globals(self) -> str:
         """Settings of the whole home."""
         return os.path.join(self.root, "GLOBALS")
-
-    def groups(self) -> list[Registration]:
-        """Every registered group: Extracts first, then Replicats, each by name."""
-        from trails.runtime import registration
-
-        return registration.all(self)
 
     def other_home_of(self, folder: str) -> str:
         """The root of another home that `folder` lies in, links followed; empty if it lies in none."""

@@ -63,17 +63,3 @@ class Rates:
         bucket.left -= 1
         missed, bucket.missed = bucket.missed, 0
         return missed
-
-
-class Muffler:
-    """For log lines that a stranger can cause: a few of a kind at once, then one a minute with the number left out."""
-
-    def __init__(self, burst: int = 5, per_minute: float = 1.0) -> None:
-        self._rates = Rates(per_minute / 60, burst)
-
-    def text(self, key: str, text: str, now: float) -> str | None:
-        """What to log; None: nothing now."""
-        missed = self._rates.take(key, now)
-        if missed is None:
-            return None
-        return f"{text} ({missed} alike before it were not logged)" if missed else text

@@ -18,6 +18,7 @@ from trails.errors import DamageError, OperatorError, VersionError
 from trails.format import BODY_OFFSET, FileHeader, parse_file_header, parse_header_length
 from trails.fs import Fs
 from trails.position import DATA_FOLDER, WALLET_FOLDER, TrailName, parse_file_name
+from trails.runtime import registration as registrations
 from trails.runtime.home import Home
 
 GRACE_US = 60_000_000
@@ -109,7 +110,7 @@ def files_by_key(home: Home) -> dict[str, list[str]]:
 def _trail_files(home: Home) -> list[str]:
     """All in dirdat and its folders, and those of groups' trails that lie elsewhere."""
     listed = [(folder, names) for folder, _, names in os.walk(home.folder(DATA_FOLDER), followlinks=True)]
-    for group in home.groups():
+    for group in registrations.all(home):
         for path in (group.trail, *(trail.path for trail in group.trails if trail.type == "EXTTRAIL")):
             folder = TrailName.parse(path, home.root).folder if path else ""
             if folder and folder not in (known for known, _ in listed):

@@ -127,6 +127,7 @@ class _Reader:
         self._trace = "OFF"
         self._made = self._bytes = self._work = 0
         self._depth = 0  # parentheses open in the TABLE or MAP that is being read
+        self._goes_on = False  # the line before ends with `&`: this one begins no parameter
         self._out = Text()
 
     def whole(self, text: str, name: str) -> Text:
@@ -137,10 +138,11 @@ class _Reader:
 
     def _take(self, line: Line) -> bool:
         """A line of a parameter: its variables are replaced, SETENV is obeyed. False: as _emit()."""
-        word = _first(line.text)
+        word = "" if self._goes_on else _first(line.text)
         if line.via and word in WORDS and not self._depth:
             return self._emit(replace(line, fault=f"{word} in a file: a macro's body holds parameters only"))
         line = self._with_variables(line)
+        self._goes_on = word != "COMMENT" and _goes_on(line.text)
         if word == "SETENV" and not self._depth:
             self._set_variable(line)
         if self._depth or word in UNTIL_SEMICOLON:
@@ -169,7 +171,7 @@ class _Reader:
         last_end = max((at for at, line in enumerate(lines) if _END.search(line.text)), default=-1)
         at = 0
         while at < len(lines) and not self._full:
-            if _first(lines[at].text) == "MACRO" and not self._depth:
+            if _first(lines[at].text) == "MACRO" and not (self._depth or self._goes_on):
                 at = self._define(lines, at, last_end)
             else:
                 at = self._line(lines, at, stack, obeyed=obeyed)
@@ -178,8 +180,8 @@ class _Reader:
         """Take one line (and those that belong to it). Returns the next line's index."""
         line = lines[at]
         word = _first(line.text)
-        if self._depth and word != "INCLUDE":
-            word = ""  # in a TABLE's or MAP's parentheses a line may begin with a column of that name
+        if self._goes_on or (self._depth and word != "INCLUDE"):
+            word = ""  # such as DDL & INCLUDE MAPPED, or in a TABLE's or MAP's parentheses a column of that name
         if self._listing:
             self._out.echo.append(line.text)
         if word in ("INCLUDE", "OBEY"):
@@ -418,6 +420,14 @@ def _join(made: list[tuple[str, str]], more: list[tuple[str, str]]) -> None:
     text, via = made[-1]
     made[-1] = (text + more[0][0], more[0][1] or via)
     made += more[1:]
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a line ends with `&`, but for a comment."""
+    if "&" not in text:
+        return False
+    comment = next((m for m in _PARENTHESES.finditer(text) if m[0].startswith("--")), None)
+    return text[: comment.start() if comment else None].rstrip().endswith("&")
 
 
 def _no_arguments(text: str, at: int) -> tuple[list[str], int]:

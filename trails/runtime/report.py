@@ -1,7 +1,7 @@
 """What a process tells people: its report `dirrpt/<GROUP>.rpt`, and its lines in the home's `ggserr.log`.
 
-Rule: every message goes through `Log`, which masks passwords, escapes control characters and puts it in both files; row
-values never go there.
+Rule: every message goes through `Log`, which masks passwords, escapes control characters, collapses what repeats
+(repeats.py) and puts it in both files; of rows at most keys go there.
 Each line is one O_APPEND write of its own, so processes share ggserr.log (eventlog.py) and a SIGKILL leaves whole
 lines. These files are for people: not synced, but a failed write (disk full) is an error like any other, never a
 traceback.
@@ -20,6 +20,7 @@ from trails.runtime.clock import Clock, iso_text, local_text
 from trails.runtime.eventlog import HINT, EventLog, aged, append, indented, make_room
 from trails.runtime.home import Home
 from trails.runtime.masking import mask, mask_parameters
+from trails.runtime.repeats import Message, Repeats
 
 AGED = 10
 WIDTH = 71
@@ -118,6 +119,7 @@ class Log:
     """Messages of one process: `component` is its product name, `source` its parameter file's base name.
 
     Keyword arguments of a message are its fields in ggserr.json: plain values that a program need not parse out.
+    `alike` names the kind of a message that can come in turns with others, all day long: few of a kind are written.
     """
 
     def __init__(self, home: Home, component: str, source: str, clock: Clock, report: Report | None = None) -> None:
@@ -125,21 +127,27 @@ class Log:
         self._component = component
         self._source = source
         self._clock = clock
+        self._repeats = Repeats()
         self.report = report
         self.must_write = True
         """False: a line that can't be written is lost, and nothing else: the Manager has to outlive a full disk."""
 
-    def info(self, code: str, text: str, /, **fields: object) -> None:
+    def info(self, code: str, text: str, /, *, alike: str = "", **fields: object) -> None:
         """Something an operator may want to know."""
-        self._write("INFO", code, text, fields)
+        self._say(Message("INFO", code, text, fields), alike)
 
-    def warning(self, code: str, text: str, /, **fields: object) -> None:
+    def warning(self, code: str, text: str, /, *, alike: str = "", **fields: object) -> None:
         """Something that may need a hand later."""
-        self._write("WARNING", code, text, fields)
+        self._say(Message("WARNING", code, text, fields), alike)
 
-    def error(self, code: str, text: str, /, **fields: object) -> None:
+    def error(self, code: str, text: str, /, *, alike: str = "", **fields: object) -> None:
         """Something that ended the process, or will."""
-        self._write("ERROR", code, text, fields)
+        self._say(Message("ERROR", code, text, fields), alike)
+
+    def end(self) -> None:
+        """The process ends: how often its last message was repeated is told."""
+        for message in self._repeats.rest():
+            self._write(message)
 
     def detail(self, code: str, text: str) -> None:
         """Something for the report of this run alone: a log of the whole home would drown in it."""
@@ -147,16 +155,21 @@ class Log:
             head = f"{local_text(self._clock.now_us())}  {'INFO':<7} {code}"
             self._put(append, self.report.path, f"{head}  {indented(tame(mask(text)))}\n")
 
-    def _write(self, severity: str, code: str, text: str, fields: dict[str, object]) -> None:
-        text, now = tame(mask(text)), self._clock.now_us()
+    def _say(self, message: Message, alike: str) -> None:
+        for each in self._repeats.to_write(message, alike, self._clock.monotonic()):
+            self._write(each)
+
+    def _write(self, message: Message) -> None:
+        text, now = tame(mask(message.text)), self._clock.now_us()
+        fields = {name: mask(value) if isinstance(value, str) else value for name, value in message.fields.items()}
         event = {
-            "time": iso_text(now), "time_us": now, "severity": severity, "code": code, "component": self._component,
-            "group": self._group, "source": self._source, "pid": os.getpid(), "text": text,
-            "fields": {name: mask(value) if isinstance(value, str) else value for name, value in fields.items()},
+            "time": iso_text(now), "time_us": now, "severity": message.severity, "code": message.code,
+            "component": self._component, "group": self._group, "source": self._source, "pid": os.getpid(),
+            "text": text, "fields": fields,
         }  # fmt: skip
         self._put(self._events.write, event)
         if self.report is not None:
-            head = f"{local_text(now)}  {severity:<7} {code}"
+            head = f"{local_text(now)}  {message.severity:<7} {message.code}"
             self._put(append, self.report.path, f"{head}  {indented(text)}\n")
 
     @property

@@ -167,6 +167,7 @@ class _Run:
         context = self._open()
         guard = self._disk_guard()
         self.process = process = self.build(context)
+        context.report.box("Run Time Messages")
         settings = _common(context.statements)
         self.statements = context.statements
         self.reporting = Reporting(process, settings, self.log, self.clock, lambda: self._head(context.report))
@@ -224,7 +225,6 @@ class _Run:
         if self.registration:
             check_group(statements, self.program.kind, self.group, path)
         previous = [] if not self.registration else checkpoints.load(self.home.fs, self._checkpoint_path)
-        paper.box("Run Time Messages")
         return Context(
             self.home,
             self.home.fs,
@@ -365,6 +365,7 @@ class _Run:
     def _record(self, code: int, message: str) -> int:
         """Write the exit code down, then let the group go."""
         stop = "G" if code == EXIT_STOPPED else "A"
+        quietly(self.log.end)
         try:
             now = self.clock.now_us()
             self._note(state="ENDED", stop=stop, exit_code=code, message=message[:LONGEST_MESSAGE], ended_us=now)

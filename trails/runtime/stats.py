@@ -64,9 +64,11 @@ class _Period:
 class Stats:
     """Counters by (source table, target table). `now_us` is the clock; `output` names what is written, for STATS."""
 
-    def __init__(self, now_us: Callable[[], int], output: str = "") -> None:
+    def __init__(self, now_us: Callable[[], int], output: str = "", note: str = "") -> None:
+        """`note`: why nothing is counted by table, where that is so; for STATS and report."""
         now = now_us()
         self.output = output
+        self.note = note
         self._now_us = now_us
         self._rows: Rows = {}
         self._total = 0
@@ -103,7 +105,7 @@ class Stats:
         """The answer to STATS: the total, and each period by its name."""
         self._turn()
         return {
-            "ok": True, "now_us": self._now_us(), "output": self.output, **self.period(TOTAL),
+            "ok": True, "now_us": self._now_us(), "output": self.output, "note": self.note, **self.period(TOTAL),
             "periods": {name: self.period(name) for name in PERIODS[1:]},
         }  # fmt: skip
 
@@ -115,7 +117,7 @@ class Stats:
 
     def report_lines(self) -> list[str]:
         """The per-table blocks of a report."""
-        return report_lines(self.period(REPORT))
+        return report_lines(self.period(REPORT)) + ([self.note, ""] if self.note else [])
 
     def _begin(self, name: str, now_us: int) -> None:
         self._periods[name] = _Period(now_us, {pair: dict(row) for pair, row in self._rows.items()})

@@ -1,0 +1,78 @@
+"""How often AUTORESTART has started each group again: kept in `dirpcs/MGR.tries`, so that RETRIES bounds a group that
+dies again and again also where its Manager does.
+
+A try is noted before its process is started; a crash between the two counts one that was never made. On disk stands
+wall time, as the machine may have been booted meanwhile; a time that is yet to come (the clock was ahead) is now. What
+can't be read begins anew, what can't be written (a full disk) holds for this Manager only; both are told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from trails.errors import GateError
+from trails.fs import read_bytes, replace_durably
+from trails.runtime.clock import Clock
+from trails.runtime.home import Home
+
+
+class Tries:
+    """Tries by group, each with the moment since when they are counted."""
+
+    def __init__(self, home: Home, clock: Clock, tell: Callable[[str], None]) -> None:
+        self._fs = home.fs
+        self._path = os.path.join(home.folder("dirpcs"), "MGR.tries")
+        self._clock = clock
+        self._tell = tell
+        self._known = self._load()
+
+    def of(self, name: str) -> int:
+        """How many there were."""
+        return self._known[name][0] if name in self._known else 0
+
+    def within(self, name: str, seconds: float) -> int:
+        """The same; where counting began so long ago, it begins anew."""
+        now = self._clock.monotonic()
+        tries, since = self._known.get(name, (0, now))
+        if not tries or now - since >= seconds:
+            tries, since = 0, now
+        self._known[name] = (tries, since)
+        return tries
+
+    def add(self, name: str) -> None:
+        """One more is about to be made."""
+        tries, since = self._known.get(name, (0, self._clock.monotonic()))
+        self._known[name] = (tries + 1, since)
+        self._save()
+
+    def forget(self, name: str) -> None:
+        """An operator's START, or DELETE: counting begins anew."""
+        if self.of(name):
+            del self._known[name]
+            self._save()
+
+    def _load(self) -> dict[str, tuple[int, float]]:
+        now, now_us = self._clock.monotonic(), self._clock.now_us()
+        try:
+            return {
+                name: (int(tries), now - max(0, now_us - int(since_us)) / 1_000_000)
+                for name, (tries, since_us) in json.loads(read_bytes(self._fs, self._path)).items()
+            }
+        except FileNotFoundError:
+            return {}
+        except (GateError, ValueError, TypeError, AttributeError) as error:
+            self._tell(f"{self._path} can't be read ({error}): AUTORESTART counts its tries anew.")
+            return {}
+
+    def _save(self) -> None:
+        now, now_us = self._clock.monotonic(), self._clock.now_us()
+        rows = {
+            name: (tries, now_us - int((now - since) * 1_000_000))
+            for name, (tries, since) in self._known.items() if tries
+        }  # fmt: skip
+        try:
+            replace_durably(self._fs, self._path, json.dumps(rows).encode())
+        except GateError as error:
+            self._tell(f"AUTORESTART's tries are known to this Manager only, not to the next: {error}")
