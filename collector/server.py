@@ -171,7 +171,7 @@ class Server:
             fds = [channel.fileno(), self._stop.fileno()]
             if (sync := self._collector.sync_fileno) is not None:
                 fds.append(sync)
-            _poll(fds, channel.wait(time.monotonic()))
+            _poll(fds, min(tls.LOOK_SECONDS, channel.wait(time.monotonic())))
 
     def _end_if_full(self, channel: Channel, now: float) -> None:
         """Below DISKSTOP: sync and acknowledge what was taken, then refuse; not permanently, space may come."""

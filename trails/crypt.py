@@ -2,7 +2,9 @@
 
 Rule: FORMAT.md's "Encryption" has the bytes. A payload is sealed with a nonce of its own each time it is written, so a
 block that a crash made be written again at the same RBA uses no nonce twice; it is bound to its place and its header,
-so it opens nowhere else. A master key seals file keys only. No key is in any text, repr or error.
+so it opens nowhere else. Every block is sealed, those without a payload too, and a file's key is bound to the file's
+header: so a file can't be changed, only shortened at the trail's end. A master key seals file keys only. No key is in
+any text, repr or error.
 The wallet is found by the trail's place (TrailName.wallet_folder): whoever can open a trail file needs no more told.
 """
 
@@ -20,9 +22,12 @@ from trails.format import (
     FLAG_AES,
     NONCE_SIZE,
     SEAL_SIZE,
+    SEALING,
+    WRAPPED_SIZE,
     BlockHeader,
     FileHeader,
     block_identity,
+    header_identity,
 )
 from trails.fs import Fs, read_bytes, replace_durably
 from trails.position import TrailName
@@ -32,6 +37,7 @@ KEPT_BYTES = 16 << 20
 WALLET_FILE = "masterkeys"
 WALLET_VERSION = 1
 _WRAP = b"trailgate file key\n"
+_WRAP_HEADER = b"trailgate file header\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +176,21 @@ def new_file_key(fs: Fs, trail: TrailName, header: FileHeader) -> tuple[FileHead
     # A key just added may not have reached the disk's folder yet, and after this a file depends on it.
     fs.sync_dir(folder)
     key, nonce = os.urandom(KEY_SIZE), os.urandom(NONCE_SIZE)
-    header = replace(header, key_id=wallet.key_id(wallet.current))
-    wrapped = nonce + _aead(wallet.current.key).encrypt(nonce, key, _wrap_identity(header))
+    header = replace(header, key_id=wallet.key_id(wallet.current), sealing=SEALING, wrapped=bytes(WRAPPED_SIZE))
+    bound_to = _WRAP_HEADER + header_identity(header)
+    wrapped = nonce + _aead(wallet.current.key).encrypt(nonce, key, bound_to)
     return replace(header, wrapped=wrapped), FileKey(key, header.trail_id, header.seqno)
 
 
 def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKey:
-    """The key of the file with this header. Raises KeyMissingError, or DamageError for a key that was changed."""
+    """The key of the file with this header. Raises KeyMissingError, or DamageError if header or key were changed."""
     from cryptography.exceptions import InvalidTag
 
+    if header.sealing not in (1, SEALING):
+        raise VersionError(
+            f"{where}: sealing {header.sealing}; this program knows 1 and {SEALING}",
+            hint="Read it with the release that wrote it, or a newer one",
+        )
     master = _master_key(fs, trail.wallet_folder, header.key_id, where)
     nonce, sealed = header.wrapped[:NONCE_SIZE], header.wrapped[NONCE_SIZE:]
     try:
@@ -222,6 +234,8 @@ def _master_key(fs: Fs, folder: str, key_id: str, where: str) -> MasterKey:
 
 
 def _wrap_identity(header: FileHeader) -> bytes:
+    if header.sealing > 1:
+        return _WRAP_HEADER + header.identity
     return _WRAP + header.trail_id + header.seqno.to_bytes(4, "big") + header.key_id.encode()
 
 

@@ -415,11 +415,13 @@ def _check_end(fs: Fs, trail: TrailName, seqno: int, rba: int) -> None:
     segment = open_segment(fs, trail, seqno)
     try:
         durable = segment.read_durable_end()
-        kind = segment.block_header(rba, durable).kind if rba < durable else None
+        header = segment.block_header(rba, durable) if rba < durable else None
+        if header is not None and _opens(segment):
+            segment.plain(rba, header)
     finally:
         segment.close()
-    if kind is not Kind.END:
-        found = kind.name if kind else f"the durable end at {durable}"
+    if header is None or header.kind is not Kind.END:
+        found = header.kind.name if header else f"the durable end at {durable}"
         raise DamageError(f"{segment.path}, RBA {rba}: damaged: expected an END block, found {found}")
 
 

@@ -10,6 +10,7 @@
     │   ├── LockedError      another live process holds the lock
     │   └── DiskFullError    exit 3: no space; purging or a person makes some, and then going on is right
     ├── AwayError            exit 3: the peer or the database is away; waiting can mend it
+    │   └── UntrustedError   the peer has not shown who it is: it may be set up wrongly, or be somebody else
     └── ProtocolError        exit 3: the peer sent bytes that the protocol doesn't allow
 
 Any other exception that leaves a process is by definition a bug (exit 1).
@@ -76,6 +77,10 @@ class AwayError(GateError):
     """A peer or a database can't be reached, or went away; trying again later can help."""
 
     exit_code = EXIT_AWAY
+
+
+class UntrustedError(AwayError):
+    """No peer was met that shows who it is. Anybody on the way can cause that, so it ends nobody: it is tried again."""
 
 
 class ProtocolError(GateError):

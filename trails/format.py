@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -38,6 +38,8 @@ NONCE_SIZE = 12
 SEAL_SIZE = NONCE_SIZE + 16
 # The file key (32 bytes), sealed.
 WRAPPED_SIZE = 32 + SEAL_SIZE
+# How much of a file encryption holds together, see FORMAT.md: 1 payloads alone, 2 header, order and end too.
+SEALING = 2
 FLAGS = FLAG_LZ4 | FLAG_DDL | FLAG_HEARTBEAT | FLAG_AES
 
 _FIXED = struct.Struct(">8sHHI")
@@ -54,6 +56,10 @@ class Kind(IntEnum):
     RESTART = 3
     END = 4
     PLACE = 5
+
+
+EMPTY_KINDS = frozenset((Kind.RESTART, Kind.END, Kind.PLACE))
+"""They have no payload."""
 
 
 class Indicator(IntEnum):
@@ -86,6 +92,9 @@ class FileHeader:
     charset: str = "UTF-8"
     key_id: str = ""
     wrapped: bytes = field(default=b"", repr=False)
+    sealing: int = 1
+    identity: bytes = field(default=b"", repr=False, compare=False)
+    """What its key is bound to, of a header that was read."""
 
     @property
     def seed(self) -> int:
@@ -137,13 +146,23 @@ def file_seed(trail_id: bytes, seqno: int) -> int:
 
 def make_file_header(header: FileHeader) -> bytes:
     """Header bytes, padded to whole pages, with a durable end of zero."""
-    body: bytes = msgpack.packb(_body(header))
-    length = -(-(BODY_OFFSET + len(body) + 4) // HEADER_UNIT) * HEADER_UNIT
-    start = _FIXED.pack(MAGIC, VERSION, 0, length)
-    framed = _CRC.pack(len(body)) + body
+    start, framed = _framed(header)
+    length = _FIXED.unpack(start)[-1]
     crc = zlib.crc32(framed, zlib.crc32(start))
     made = start + make_durable_end(0, header.seed) + b"\0" * 4 + framed + _CRC.pack(crc)
     return made.ljust(length, b"\0")
+
+
+def header_identity(header: FileHeader) -> bytes:
+    """What the key of a file about to be made is bound to: all of its header, but for durable end and key."""
+    return b"".join(_framed(replace(header, wrapped=bytes(WRAPPED_SIZE))))
+
+
+def _framed(header: FileHeader) -> tuple[bytes, bytes]:
+    """The header's fixed start, and its body behind the body's length."""
+    body: bytes = msgpack.packb(_body(header))
+    length = -(-(BODY_OFFSET + len(body) + 4) // HEADER_UNIT) * HEADER_UNIT
+    return _FIXED.pack(MAGIC, VERSION, 0, length), _CRC.pack(len(body)) + body
 
 
 def parse_file_header(data: bytes, where: str) -> tuple[FileHeader, int]:
@@ -160,7 +179,11 @@ def parse_file_header(data: bytes, where: str) -> tuple[FileHeader, int]:
         raise _damage(where, 32, f"a body of at most {length - BODY_OFFSET - 4} bytes", str(body_len))
     crc = zlib.crc32(data[BODY_OFFSET - 4 : end], zlib.crc32(data[:16]))
     _expect_crc(where, 0, crc, _CRC.unpack_from(data, end)[0])
-    return _header_from_body(data[BODY_OFFSET:end], where), length
+    header = _header_from_body(data[BODY_OFFSET:end], where)
+    if not header.key_id:
+        return header, length
+    framed = data[BODY_OFFSET - 4 : end].replace(header.wrapped, bytes(WRAPPED_SIZE), 1)
+    return replace(header, identity=data[:16] + framed), length
 
 
 def parse_header_length(data: bytes, where: str) -> int:
@@ -241,7 +264,10 @@ def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHea
             f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAGS:#06x}",
             hint="Read it with the release that wrote it, or a newer one",
         )
-    if size > MAX_PAYLOAD + (SEAL_SIZE if flags & FLAG_AES else 0) or raw > MAX_PAYLOAD:
+    seal = SEAL_SIZE if flags & FLAG_AES else 0
+    if kind in EMPTY_KINDS and (size != seal or raw):
+        raise _damage(where, rba, f"a {Kind(kind).name} block without a payload", f"payload {size}, raw {raw}")
+    if size > MAX_PAYLOAD + seal or raw > MAX_PAYLOAD:
         raise _damage(where, rba, f"lengths up to {MAX_PAYLOAD}", f"payload {size}, raw {raw}")
     try:
         return BlockHeader(
@@ -264,7 +290,9 @@ def _block_crc(made: bytes, seed: int, rba: int) -> int:
 
 
 def _body(header: FileHeader) -> dict[str, Any]:
-    key = {"wrapped": header.wrapped} if header.key_id else {}
+    key: dict[str, Any] = {"wrapped": header.wrapped} if header.key_id else {}
+    if header.sealing > 1:
+        key["sealing"] = header.sealing
     return key | {
         "trail": header.trail_id,
         "prefix": header.prefix,
@@ -291,6 +319,7 @@ def _header_from_body(body: bytes, where: str) -> FileHeader:
         wrapped = _typed(fields["wrapped"], bytes) if key_id else b""
         if len(wrapped) not in ((WRAPPED_SIZE,) if key_id else (0,)):
             raise ValueError(f"a wrapped key of {len(wrapped)} bytes")
+        sealing = _typed(fields.get("sealing", 1), int) if key_id else 1
         return FileHeader(
             trail_id=_typed(fields["trail"], bytes),
             prefix=_typed(fields["prefix"], str),
@@ -304,6 +333,7 @@ def _header_from_body(body: bytes, where: str) -> FileHeader:
             charset=_typed(fields["charset"], str),
             key_id=key_id,
             wrapped=wrapped,
+            sealing=sealing,
             last_csn=_typed(fields["csn"], str),
             last_origin=Position(*(_typed(part, int) for part in fields["origin"])),
             open=_typed(fields["open"], bool),

@@ -48,11 +48,13 @@ class TrailName:
     """A trail's place on disk: a folder and a two-character prefix, written `./dirdat/lt`.
 
     `wallet`: the folder of the keys that its files are encrypted with, where that is known; see `wallet_folder`.
+    `sealed`: none of its files is read that is not encrypted (DECRYPTTRAIL).
     """
 
     folder: str
     prefix: str
     wallet: str = field(default="", compare=False)
+    sealed: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str, home: str = "") -> TrailName:

@@ -3,15 +3,17 @@
 Strategy: `read()` gives a block, or None for "nothing durable yet", or raises. It never blocks, skips or resyncs.
 At END it goes on in the next file once that is in use; END itself is not given to the caller.
 A block comes as its writer was given it: decrypted, with the header that fits it. Headers alone, and blocks as they
-stand in the file (`sealed`), need no key; who then asks for the definitions is told that it is missing.
+stand in the file (`sealed`), need no key; who then asks for the definitions is told that it is missing. Where the key
+is there, whatever the caller will not open is opened here: so nothing can stand in for a block that was taken out.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from trails.codec import decode_defs
-from trails.errors import DamageError, KeyMissingError, MismatchError
+from trails.errors import DamageError, GateError, KeyMissingError, MismatchError
 from trails.format import BlockHeader, FileHeader, Kind, make_block_header
 from trails.fs import Fs
 from trails.position import Position, TrailName
@@ -215,11 +217,19 @@ class BlockReader:
         end = Position(start.seqno, start.rba + header.size)
         if header.kind == Kind.METADATA:
             self._learn(segment, start.rba, header)
+        elif not payload and not _has_rows(header):
+            self._authenticate(segment, start.rba, header)
         if payload and sealed:
             data = segment.payload(start.rba, header)
         elif payload:
             header, data = segment.plain(start.rba, header)
         return Block(start, end, header, data, segment.header.seed)
+
+    @staticmethod
+    def _authenticate(segment: Segment, rba: int, header: BlockHeader) -> None:
+        if segment.header.key_id:
+            with contextlib.suppress(KeyMissingError):  # who has no key can count and show, and apply nothing
+                segment.plain(rba, header)
 
     def _learn(self, segment: Segment, rba: int, header: BlockHeader) -> None:
         try:
@@ -232,10 +242,23 @@ class BlockReader:
             self._definitions[definition.id] = definition
 
 
+def _has_rows(header: BlockHeader) -> bool:
+    """Whether who plans by this header will have the block decoded."""
+    return header.kind == Kind.DATA and not header.is_ddl and not header.is_heartbeat
+
+
 def first_seqno(fs: Fs, trail: TrailName) -> int | None:
     """Number of the oldest file there is, or None."""
     seqnos = trail.seqnos(fs.listdir(trail.folder))
     return seqnos[0] if seqnos else None
+
+
+def is_encrypted(fs: Fs, trail: TrailName) -> bool:
+    """Whether the trail's newest file is; one that can't be read is told at its place, by who reads it."""
+    with contextlib.suppress(GateError):
+        header = last_header(fs, trail)
+        return bool(header is not None and header.key_id)
+    return trail.sealed
 
 
 def last_header(fs: Fs, trail: TrailName) -> FileHeader | None:

@@ -6,7 +6,7 @@ import os
 import time
 
 from trails.crypt import FileKey, file_key
-from trails.errors import DamageError
+from trails.errors import DamageError, MismatchError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     BODY_OFFSET,
@@ -84,8 +84,8 @@ class Segment:
         payload = self.payload(rba, header)
         if header.is_encrypted:
             return self.key.open(header, payload, rba, self.path)
-        if payload and self.header.key_id:
-            # Its writer seals every payload: this one was put there, or stripped of its flag.
+        if self.header.key_id and (payload or self.header.sealing > 1):
+            # Its writer seals every block: this one was put there, or stripped of its flag.
             raise DamageError(
                 f"{self.path}, RBA {rba}: damaged: expected an encrypted payload, as the file's header names a key; "
                 "found a plain one",
@@ -125,6 +125,11 @@ def open_segment(fs: Fs, trail: TrailName, seqno: int, *, write: bool = False) -
                 f"{path}: expected file {trail.file_name(seqno)}, found the header of "
                 f"{header.prefix}{header.seqno:09d}: the file was renamed or copied",
                 hint=f"Put the right file back into {os.path.dirname(path)}",
+            )
+        if trail.sealed and not header.key_id:
+            raise MismatchError(
+                f"{path}: DECRYPTTRAIL says that the trail is encrypted, found a plain file",
+                hint="If ENCRYPTTRAIL was switched off, or on after this file, leave DECRYPTTRAIL out until it is read",
             )
     except BaseException:
         file.close()

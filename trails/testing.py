@@ -1,7 +1,8 @@
 """Test doubles that ship with the kernel; imported by tests only.
 
 FaultFs is a file system in memory that counts calls, crashes at the n-th, and then forgets what was not synced, in
-the ways that real machines do. FakeClock stands still until told otherwise.
+the ways that real machines do; `left()` shows at any call what a crash there would leave. FakeClock stands still until
+told otherwise.
 """
 
 from __future__ import annotations
@@ -66,16 +67,28 @@ class _Inode:
         return self.disk + self.data[kept:half] + bytes(len(self.data) - half)
 
 
+@dataclass(frozen=True)
+class _Write:
+    """Bytes on their way into a file."""
+
+    inode: _Inode
+    offset: int
+    data: bytes
+
+
 class FaultFs:
     """See the module. `crash_at`: the call (1, 2, ...) that crashes instead of running; None: none does.
 
     `fail`: called with (operation, path) before each call; it may raise an OperatorError (EIO, disk full).
+    `watch`: called before that, with what the call is; it may look at what is `left()` by a crash at this call.
     """
 
     def __init__(self, crash_at: int | None = None) -> None:
         self.calls = 0
         self.crash_at = crash_at
         self.fail: Callable[[str, str], None] = lambda _operation, _path: None
+        self.watch: Callable[[str], None] | None = None
+        self._torn: _Write | None = None
         self._log: list[tuple[str, str]] = []
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
@@ -93,6 +106,26 @@ class FaultFs:
         self._generation += 1
         self.crash_at = None
 
+    def left(self, how: After) -> FaultFs:
+        """A file system of its own: this one, rebooted after a crash now, or in the call that is being watched."""
+        twins: dict[int, _Inode] = {}
+
+        def twin(inode: _Inode) -> _Inode:
+            made = _Inode(bytearray(inode.data), bytearray(inode.disk), list(inode.dirty))
+            return twins.setdefault(id(inode), made)
+
+        other = FaultFs()
+        other._names = {path: twin(inode) for path, inode in list(self._names.items())}
+        other._synced_names = {path: twin(inode) for path, inode in list(self._synced_names.items())}
+        if self._torn is not None and id(self._torn.inode) in twins:
+            twins[id(self._torn.inode)].put(self._torn.offset, self._torn.data)
+        other.reboot(how)
+        return other
+
+    def image(self) -> tuple[tuple[str, bytes, bytes], ...]:
+        """All that the next process can find here, and what of it a loss of power would leave."""
+        return tuple(sorted((path, bytes(inode.data), bytes(inode.disk)) for path, inode in self._names.items()))
+
     def corrupt(self, path: str, change: Callable[[bytearray], None]) -> None:
         """Damage a file behind everybody's back."""
         inode = self._names[path]
@@ -108,13 +141,22 @@ class FaultFs:
         """A file's bytes as they are now."""
         return bytes(self._names[path].data)
 
-    def called(self, operation: str, path: str) -> None:
-        """Count a call, and crash or fail if it is its turn."""
+    def called(self, operation: str, path: str, torn: _Write | None = None) -> None:
+        """Count a call, and crash or fail if it is its turn; then of a write only what is `torn` is done."""
         self.calls += 1
         self._log.append((operation, path))
-        if self.crash_at is not None and self.calls >= self.crash_at:
-            raise Crash(f"call {self.calls}: {operation} {path}")
-        self.fail(operation, path)
+        if self.watch is not None:
+            self._torn = torn
+            self.watch(f"call {self.calls}: {operation} {path}")
+            self._torn = None
+        try:
+            if self.crash_at is not None and self.calls >= self.crash_at:
+                raise Crash(f"call {self.calls}: {operation} {path}")
+            self.fail(operation, path)
+        except (Crash, OperatorError):
+            if torn is not None:
+                torn.inode.put(torn.offset, torn.data)
+            raise
 
     # Fs
 
@@ -194,27 +236,20 @@ class _FaultFile:
     def __init__(self, fs: FaultFs, path: str, inode: _Inode) -> None:
         self._fs, self._path, self._inode, self._generation = fs, path, inode, fs.generation
 
-    def _called(self, operation: str) -> None:
+    def _called(self, operation: str, torn: _Write | None = None) -> None:
         if self._generation != self._fs.generation:
             raise Crash(f"{operation} {self._path}: this process is dead")
-        self._fs.called(operation, self._path)
+        self._fs.called(operation, self._path, torn)
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._called("read")
         return bytes(self._inode.data[offset : offset + size])
 
     def write_at(self, offset: int, data: bytes | memoryview) -> None:
-        try:
-            self._called("write")
-        except (Crash, OperatorError):
-            # An append may stop half-way; the durable end, inside one sector, is never torn.
-            if offset >= len(self._inode.data):
-                self._put(offset, bytes(data)[: len(data) // 2])
-            raise
-        self._put(offset, bytes(data))
-
-    def _put(self, offset: int, data: bytes) -> None:
-        self._inode.put(offset, data)
+        # An append may stop half-way; the durable end, inside one sector, is never torn.
+        appends = offset >= len(self._inode.data)
+        self._called("write", _Write(self._inode, offset, bytes(data)[: len(data) // 2]) if appends else None)
+        self._inode.put(offset, bytes(data))
 
     def size(self) -> int:
         self._called("size")

@@ -87,6 +87,7 @@ class TrailWriter:
         self._first_rba = 0
         self._end = Position(0, 0)
         self._durable = Position(0, 0)
+        self._last: tuple[int, BlockHeader] | None = None  # found by recovery
         self._dead: GateError | None = None
         self._syncer: _Syncer | None = None
         self.written_bytes = 0
@@ -236,9 +237,9 @@ class TrailWriter:
             self._syncer = _Syncer()
         return self._syncer.event
 
-    def stored_size(self, header: BlockHeader) -> int:
-        """Bytes that a block takes in the current file."""
-        return header.size + (SEAL_SIZE if self._key is not None and header.payload_len else 0)
+    def room(self, header: BlockHeader) -> int:
+        """Bytes that a block takes in the current file, with the END behind it."""
+        return header.size + BLOCK_HEADER_SIZE + (2 * SEAL_SIZE if self._key is not None else 0)
 
     def encrypt(self, wanted: bool) -> None:
         """Encrypt what comes from here on, or no longer: in a new file, if that is a change."""
@@ -295,6 +296,8 @@ class TrailWriter:
         durable = segment.read_durable_end()
         self._scan(segment, durable)
         tail_end = self._scan_tail(segment, max(durable, segment.first_rba))
+        if self._last is not None and segment.header.key_id:
+            segment.plain(*self._last)  # the mark is taken from it
         # A reader may have seen the tail before the power went, and a failed fsync may have left its pages looking
         # clean: writing the same bytes again is the only way to be sure that they reach the disk.
         segment.rewrite(max(durable, segment.first_rba), tail_end)
@@ -314,6 +317,7 @@ class TrailWriter:
                 hint="Give the new source a trail of its own (DELETE and ADD RMTTRAIL with another name)",
             )
         self._file, self._header, self._first_rba = segment.file, header, segment.first_rba
+        self._key = segment.key if header.key_id else None  # its END is sealed as all before it
         if self._encrypt is None:
             self._encrypt = bool(header.key_id)
         self._mark = Mark(
@@ -343,6 +347,7 @@ class TrailWriter:
         elif header.kind == Kind.METADATA:
             self.definitions.update({(d.schema, d.name): d for d in decode_defs(*segment.plain(rba, header))})
         self._note(header)
+        self._last = rba, header
         return rba + header.size
 
     def _note(self, header: BlockHeader) -> None:
@@ -379,8 +384,8 @@ class TrailWriter:
 
     def _append(self, block: tuple[BlockHeader, bytes | memoryview]) -> None:
         self._alive()
-        # Room for the END block is kept, so that a file never grows past its bound but for one oversized block.
-        full = self._end.rba + self.stored_size(block[0]) + BLOCK_HEADER_SIZE > self._max_bytes
+        # So a file never grows past its bound but for one oversized block.
+        full = self._end.rba + self.room(block[0]) > self._max_bytes
         if full and self._end.rba > self._first_rba:
             self.roll()
         self._write(block)
@@ -405,9 +410,7 @@ class TrailWriter:
 
     def _seal(self, block: tuple[BlockHeader, bytes | memoryview], rba: int) -> tuple[BlockHeader, bytes | memoryview]:
         """The block as it is to stand at `rba`."""
-        if self._key is None or not block[0].payload_len:
-            return block
-        return self._key.seal(*block, rba)
+        return block if self._key is None else self._key.seal(*block, rba)
 
     def _finish_file(self) -> None:
         self.wait_sync()
@@ -432,8 +435,8 @@ class TrailWriter:
             block, payload = self._seal(opening, len(data))
             data += make_block_header(block, header.seed, len(data)) + payload
         if restart:
-            block, _ = self._block(Kind.RESTART, EMPTY)
-            data += make_block_header(block, header.seed, len(data))
+            block, payload = self._seal(self._block(Kind.RESTART, EMPTY), len(data))
+            data += make_block_header(block, header.seed, len(data)) + payload
             mark = replace(mark, open=False)
         file = self._publish(header, data)
         if self._file is not None:

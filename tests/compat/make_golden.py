@@ -2,7 +2,8 @@
 
     python -m tests.compat.make_golden tests/compat/v1
 
-A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, or `aes`.
+A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, `aes`
+(sealing 1: can't be written any more) or `sealed`.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def ddl(folder: str) -> None:
     os.unlink(trail.lock_path())
 
 
-def aes(folder: str) -> None:
-    """A home's dirdat and dirwlt: the script encrypted under two versions of the master key, and a heartbeat block."""
-    fs, trail, wallet = RealFs(), TrailName(os.path.join(folder, "dirdat"), "ae"), os.path.join(folder, "dirwlt")
+def sealed(folder: str) -> None:
+    """A home's dirdat and dirwlt: the script, encrypted under two versions of the master key, and a heartbeat block."""
+    fs, trail, wallet = RealFs(), TrailName(os.path.join(folder, "dirdat"), "as"), os.path.join(folder, "dirwlt")
     fs.makedirs(trail.folder)
     fs.makedirs(wallet)
     keys = [MasterKey(n, n, bytes([n]) * KEY_SIZE) for n in (1, 2)]
@@ -77,4 +78,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    {"ddl": ddl, "aes": aes}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])
+    {"ddl": ddl, "sealed": sealed}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])

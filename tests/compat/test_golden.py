@@ -49,9 +49,11 @@ def test_a_reader_from_before_DDL_stops_at_its_block_and_says_why(monkeypatch: p
 
 
 @pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
-def test_golden_encrypted_trail_reads(folder: Path) -> None:
-    """Under two versions of the master key, with a heartbeat block at its end."""
-    trail = TrailName(str(folder / "dirdat"), "ae")
+@pytest.mark.parametrize(("prefix", "sealing"), [("ae", 1), ("as", 2)])
+def test_golden_encrypted_trail_reads(folder: Path, prefix: str, sealing: int) -> None:
+    """Under two versions of the master key, with a heartbeat block at its end; of both ways of sealing."""
+    trail = TrailName(str(folder / "dirdat"), prefix)
+    assert segment_header(trail, 0).sealing == sealing
     assert transactions(RealFs(), trail) == [*expected(), ("00000009", [])]
     *_, last = iter(BlockReader(RealFs(), trail).read, None)
     assert beat_of(decode_data(last.header, last.payload)[1], "golden")[1] == BEAT

@@ -1,8 +1,8 @@
 """What must stay secret does: passwords stand nowhere, row values nowhere but where rows are meant to be.
 
-One pipeline with ENCRYPTTRAIL on both sides, the Extract by USERIDALIAS, the Replicat with the password in its
-parameter file; it runs, an Extract is refused for a wrong password, a Replicat abends on a row. Then everything is
-searched that the homes, the process table, the control sockets and Spark's folder hold.
+One pipeline with ENCRYPTTRAIL and DECRYPTTRAIL on both sides, the Extract by USERIDALIAS, the Replicat with the
+password in its parameter file; it runs, an Extract is refused for a wrong password, a Replicat abends on a row. Then
+everything is searched that the homes, the process table, the control sockets and Spark's folder hold.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def running(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[
     """The pipeline as the module says; everything runs."""
     options = Options(
         extract=["ENCRYPTTRAIL AES256"],
-        pump=["PASSTHRU", "ENCRYPTTRAIL"],
-        replicat=["SPARKMEMORY 512M", "REPERROR (23514, ABEND)"],
+        pump=["PASSTHRU", "ENCRYPTTRAIL", "DECRYPTTRAIL"],
+        replicat=["SPARKMEMORY 512M", "DECRYPTTRAIL AES256", "REPERROR (23514, ABEND)"],
         restart_seconds=None,
         checkpoint_seconds=1,
     )

@@ -8,11 +8,11 @@ import threading
 import time
 from pathlib import Path
 
+from demo.ports import free_port
 from ggsci import certificate_files as files
 from ggsci.certificate_files import Folder
 from ggsci.manager.collectors import Collectors
 from ggsci.manager.params import ManagerParams
-from tests.support.homes import free_port
 from trails import tls
 from trails.runtime.clock import RealClock
 from trails.runtime.home import Home
@@ -29,7 +29,7 @@ def certify(ca_home: Home, *homes: Home, names: tuple[str, ...] = files.ALWAYS, 
     """Certificates of `ca_home`'s CA for `homes`; days=0 has expired when it is made."""
     files.ensure_ca(folder(ca_home), ca_home.id, 60)
     for home in homes:
-        files.issue(folder(ca_home), folder(home), os.path.basename(home.root), names, days)
+        files.issue(folder(ca_home), folder(home), os.path.basename(home.root), names, days, home.id)
 
 
 def without_certificates(home: Home) -> None:

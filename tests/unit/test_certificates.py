@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ggsci import certificate_files as files
+from ggsci import revoking
 from ggsci.certificate_files import Expiry, Facts, Folder
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.secure import certify, folder
@@ -57,7 +58,7 @@ def test_one_command_serves_two_homes(homes):
         assert fits(here, there, host)
         assert not fits(there, here, host)
     for home, names in (
-        (here, {"ca.key", "ca.crt", "home.key", "home.crt"}),
+        (here, {"ca.key", "ca.crt", "ca.issued", "home.key", "home.crt"}),
         (there, {"ca.crt", "home.key", "home.crt"}),
     ):
         path = tls.folder_of(home.root)
@@ -85,9 +86,10 @@ def test_a_folder_for_a_home_elsewhere(homes, tmp_path):
     """What is in it fits a home, once it is copied there; the words say so."""
     here, there = homes
     plain = tmp_path / "for-there"
-    text = good(here, f"CREATE CERTIFICATES, PEER {plain}, HOSTS there")
+    text = good(here, f"CREATE CERTIFICATES, PEER {plain}, HOSTS there, HOMEID {there.id}")
+    assert f"of home {there.id}" in text
     assert "Copy ca.crt, home.crt and, the first time, home.key" in text
-    assert "loopback only" in good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'no-hosts'}")
+    assert "loopback only" in good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'no-hosts'}, HOMEID {there.id}")
     shutil.copytree(plain, tls.folder_of(there.root))
     assert fits(here, there, "there") and fits(there, here)
 
@@ -134,6 +136,14 @@ def test_a_ca_near_its_end_goes_on_with_its_key(homes, monkeypatch):
         ("CREATE CERTIFICATES, PEER {there}", "home.crt exists already"),
         ("CREATE CERTIFICATES, PEER {new}, HOSTS 'a/b'", "found 'a/b'"),
         ("CREATE CERTIFICATES, PEER {new}, HOSTS '10.0.0.1/8'", "found '10.0.0.1/8'"),
+        ("CREATE CERTIFICATES, PEER {new}, HOSTS b", "expected HOMEID, the id of the home"),
+        ("CREATE CERTIFICATES, PEER {new}, HOMEID 12", "HOMEID: expected 32 hex digits, found 12"),
+        ("RENEW CERTIFICATES, HOMEID " + "f" * 32, "HOMEID: that home's id is"),
+        ("REVOKE CERTIFICATES, HOMEID " + "f" * 32 + "!", "no certificate of home ffff"),
+        ("REVOKE CERTIFICATES, HOMEID 5!", "HOMEID: expected 32 hex digits"),
+        ("REVOKE CERTIFICATES, PEER {here}!", "who has its key has the CA's key too"),
+        ("REVOKE CERTIFICATES, HOMEID {id}!", "who has its key has the CA's key too"),
+        ("REVOKE CERTIFICATES, PEER {new}!", "home.crt is missing"),
         ("CREATE CERTIFICATES, PEER {new}, DAYS 0", "DAYS: expected 1 to 3650"),
         ("RENEW CERTIFICATES, DAYS 5000", "DAYS: expected 1 to 3650"),
         ("RENEW CERTIFICATES, PEER {new}", "home.crt is missing. CREATE CERTIFICATES"),
@@ -144,8 +154,8 @@ def test_what_can_not_be_meant_is_refused(homes, tmp_path, line, told):
     here, there = homes
     good(here, f"CREATE CERTIFICATES, PEER {there.root}")
     before = folder(here).read(tls.CERTIFICATE)
-    assert told in bad(here, line.format(there=there.root, new=tmp_path / "new"))
-    assert not (tmp_path / "new").exists()
+    assert told in bad(here, line.format(here=here.root, id=here.id, there=there.root, new=tmp_path / "new"))
+    assert not (tmp_path / "new").exists() and not folder(here).has(tls.REVOKED)
     assert folder(here).read(tls.CERTIFICATE) == before
 
 
@@ -154,14 +164,14 @@ def test_only_the_home_with_the_cas_key_makes_certificates(homes, tmp_path):
     here, there = homes
     good(here, f"CREATE CERTIFICATES, PEER {there.root}")
     assert "ca.key is missing: the CA's key is kept in the home" in bad(there, "RENEW CERTIFICATES")
-    assert "Give this command there" in bad(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'c'}")
+    assert "Give this command there" in bad(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'c'}, HOMEID {here.id}")
 
 
 def test_a_certificate_of_another_ca_is_not_renewed(homes, tmp_path):
     """A renewal signs the key and names that it finds: they must be what this CA signed before."""
     here, there = homes
-    good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'own'}, HOSTS there")
-    good(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'forged'}, HOSTS there")
+    good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'own'}, HOSTS there, HOMEID {there.id}")
+    good(there, f"CREATE CERTIFICATES, PEER {tmp_path / 'forged'}, HOSTS there, HOMEID {there.id}")
     before = (tmp_path / "forged" / "home.crt").read_bytes()
     assert "is not of the CA in" in bad(here, f"RENEW CERTIFICATES, PEER {tmp_path / 'forged'}")
     assert (tmp_path / "forged" / "home.crt").read_bytes() == before
@@ -197,12 +207,12 @@ def test_a_crash_at_any_file_leaves_what_the_same_command_mends(tmp_path):
             files.ensure_ca(Folder(crashing, tls.folder_of(here.root)), here.id, 90)
             for home in (here, there):
                 target = Folder(crashing, tls.folder_of(home.root))
-                files.issue(Folder(crashing, tls.folder_of(here.root)), target, "x", files.ALWAYS, 90)
+                files.issue(Folder(crashing, tls.folder_of(here.root)), target, "x", files.ALWAYS, 90, home.id)
         except KeyboardInterrupt:
             good(here, f"CREATE CERTIFICATES, PEER {there.root}")
             assert fits(here, there) and fits(there, here), calls
         else:
-            assert calls == 14
+            assert calls == 18
             return
     raise AssertionError("the command never came to its end")
 
@@ -210,7 +220,8 @@ def test_a_crash_at_any_file_leaves_what_the_same_command_mends(tmp_path):
 def test_info_shows_what_there_is(homes):
     """Nothing at first; then subject, names, fingerprint and end, also as JSON."""
     here, there = homes
-    assert "no certificates" in good(here, "INFO CERTIFICATES")
+    text = good(here, "INFO CERTIFICATES")
+    assert "no certificates" in text and f"Home id: {here.id}" in text
     good(here, f"CREATE CERTIFICATES, PEER {there.root}, HOSTS there, DAYS 29")
     assert "its key is kept here" in good(here, "INFO CERTIFICATES")
     shown = good(there, "INFO CERTIFICATES")
@@ -220,6 +231,7 @@ def test_info_shows_what_there_is(homes):
     assert (ca["ca"], ca["has_ca_key"], own["ca"]) == (True, False, False)
     assert {"there", "localhost", "127.0.0.1", "::1"} <= set(own["names"])
     assert len(own["sha256"]) == 95
+    assert (ca["home"], own["home"], own["revoked"]) == ("", there.id, [])
     assert "RENEW CERTIFICATES" in own["warning"]
 
 
@@ -264,3 +276,115 @@ def test_the_manager_warns_at_its_start_and_each_day(homes):
     folder(here).write(tls.CERTIFICATE, b"nonsense")
     watch.look(files.CHECK_SECONDS)
     assert "expected a PEM certificate" in Path(here.ggserr).read_text()
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_names_its_home(homes, tmp_path):
+    """As openssl sees it too; a renewal keeps it, and gives it to one that an older release made."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    for home in homes:
+        command = ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", folder(home).file("home.crt")]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert f"URI:urn:trailgate:home:{home.id}" in shown
+    good(here, f"RENEW CERTIFICATES, PEER {there.root}")
+    assert folder(there).facts(tls.CERTIFICATE).home == there.id
+    files.issue(folder(here), folder(there), "old", files.ALWAYS, 60, "")
+    assert "names no home, so peers refuse it: RENEW CERTIFICATES" in good(there, "INFO CERTIFICATES")
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    shutil.copy(folder(there).file("home.crt"), sent)
+    assert "expected HOMEID" in bad(here, f"RENEW CERTIFICATES, PEER {sent}")
+    good(here, f"RENEW CERTIFICATES, PEER {sent}, HOMEID {there.id}")
+    assert Folder(here, str(sent)).facts(tls.CERTIFICATE).home == there.id
+
+
+def test_a_copied_home_needs_a_key_of_its_own(homes, tmp_path):
+    """The copy is the same home until it gets another id; then its certificate is refused, and not renewed."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    shutil.copytree(there.root, tmp_path / "copy")
+    copy = Home.at(str(tmp_path / "copy"))
+    assert copy.id == there.id and "WARNING" not in good(copy, "INFO CERTIFICATES")
+    os.remove(os.path.join(copy.root, "dirpcs", "HOME"))
+    good(copy, "CREATE SUBDIRS")
+    copy = Home.at(copy.root)
+    assert copy.id != there.id
+    assert f"is home {there.id}'s, this is home {copy.id}" in good(copy, "INFO CERTIFICATES")
+    assert "Two homes share no key" in bad(here, f"RENEW CERTIFICATES, PEER {copy.root}")
+    for name in (tls.CERTIFICATE, tls.KEY):
+        os.remove(folder(copy).file(name))
+    good(here, f"CREATE CERTIFICATES, PEER {copy.root}")
+    assert folder(copy).facts(tls.CERTIFICATE).home == copy.id
+    assert folder(copy).read(tls.KEY) != folder(there).read(tls.KEY)
+
+
+# --- revoking ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_home_is_revoked_with_all_its_certificates(homes, tmp_path):
+    """Older ones for the same key too; the list goes with the next CREATE or RENEW for a peer, and INFO shows it."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'third'}, HOMEID {'3' * 32}")
+    first = folder(there).read(tls.CERTIFICATE)
+    good(here, f"RENEW CERTIFICATES, PEER {there.root}")
+    assert fits(here, there)
+    text = good(here, f"REVOKE CERTIFICATES, HOMEID {there.id.upper()}!")
+    assert f"2 certificates of home {there.id} revoked" in text and "Copy ca.crl into dircrd/tls of every" in text
+    assert fits(there, here) is False
+    assert fits(here, there) is False
+    folder(there).write(tls.CERTIFICATE, first)
+    assert not fits(here, there), "the older one is for the same key"
+    shown = good(here, "INFO CERTIFICATES")
+    assert "Revoked: 2 certificates" in shown and shown.count(there.id) == 2
+    assert len(as_json(here, "INFO CERTIFICATES")[0]["revoked"]) == 2
+    assert "was revoked, and with it the key" in bad(here, f"RENEW CERTIFICATES, PEER {there.root}")
+    good(here, f"RENEW CERTIFICATES, PEER {tmp_path / 'third'}")
+    assert (tmp_path / "third" / "ca.crl").read_bytes() == folder(here).read(tls.REVOKED)
+    for name in (tls.CERTIFICATE, tls.KEY):
+        os.remove(folder(there).file(name))
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    assert fits(here, there) and fits(there, here), "with a new key it is let in again"
+
+
+def test_a_certificate_that_nobody_noted_is_revoked_by_its_folder(homes):
+    """ca.issued may be lost, or be younger than the certificate; the list keeps what was on it."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    os.remove(folder(here).file(revoking.ISSUED))
+    assert "no certificate of home" in bad(here, f"REVOKE CERTIFICATES, HOMEID {there.id}!")
+    assert "1 certificates" in good(here, f"REVOKE CERTIFICATES, PEER {there.root}!")
+    assert len(revoking.revoked(folder(here))) == 1
+    assert "ca.key is missing. Give this command in the home" in bad(there, f"REVOKE CERTIFICATES, HOMEID {here.id}!")
+
+
+def test_the_list_stands_the_strict_rules_of_others_and_outlives_the_ca(homes, monkeypatch):
+    """openssl takes it under RFC 5280's rules, also after the CA was certified anew by its old key."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}, DAYS 30")
+    good(here, f"REVOKE CERTIFICATES, PEER {there.root}!")
+
+    def verified(home: Home) -> str:
+        command = ["openssl", "verify", "-x509_strict", "-crl_check", "-CAfile", folder(here).file("ca.crt"),
+                   "-CRLfile", folder(here).file("ca.crl"), folder(home).file("home.crt")]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    for days in (30, 3650):
+        good(here, f"RENEW CERTIFICATES, DAYS {days}")
+        assert "OK" in verified(here) and "certificate revoked" in verified(there)
+
+
+def test_damaged_lists_are_named(homes):
+    """By whoever needs them."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    folder(here).write(revoking.ISSUED, b"[1]")
+    assert "ca.issued: expected a list of certificates" in bad(here, f"REVOKE CERTIFICATES, HOMEID {there.id}!")
+    os.remove(folder(here).file(revoking.ISSUED))
+    folder(here).write(tls.REVOKED, b"nonsense")
+    assert "ca.crl: expected a PEM list" in bad(here, f"REVOKE CERTIFICATES, PEER {there.root}!")
+    assert "ca.crl: expected a PEM list" in bad(here, "INFO CERTIFICATES")

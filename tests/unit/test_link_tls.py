@@ -11,22 +11,28 @@ from pathlib import Path
 
 import pytest
 
+from ggsci import certificate_files as files
+from ggsci import revoking
 from pump.build import build
 from pump.link import greet
 from pump.params import RemoteHost
 from tests.support.homes import make_home
+from tests.support.interceptor import JUNK, Interceptor
 from tests.support.link import wait_until
 from tests.support.secure import Listening, certify, folder, without_certificates
 from tests.support.trail_script import IDENTITY
 from trails import tls
-from trails.errors import AwayError, OperatorError, ProtocolError
+from trails.channel import Channel
+from trails.errors import AwayError, OperatorError, ProtocolError, UntrustedError
 from trails.position import TrailName
 from trails.runtime import masterkeys
 from trails.runtime.clock import RealClock
+from trails.runtime.home import Home
 from trails.runtime.params import parse_text
 from trails.runtime.process import Context, Stop
 from trails.runtime.registration import Registration, TrailReg
 from trails.runtime.report import Log, Report
+from trails.wire import Side
 from trails.writer import TrailWriter
 
 HOST = "127.0.0.1"
@@ -96,23 +102,52 @@ def other_name_far(near, far, other):
 
 
 @pytest.mark.parametrize(
-    ("change", "pump_says", "manager_says"),
+    ("change", "kind", "pump_says", "manager_says"),
     [
-        (expired_far, "Manager at .*: its certificate has expired. RENEW", "refused our certificate: it has expired"),
-        (expired_near, "refused our certificate: it has expired. RENEW", "its certificate has expired. RENEW"),
-        (other_ca_far, "its certificate is of another CA. Both", "refused our certificate: it is of another CA"),
-        (other_ca_near, "refused our certificate: it is of another CA", "its certificate is of another CA. Both"),
-        (other_name_far, "is for other addresses .*HOSTS", "refused our certificate: it is not for the name"),
+        (
+            expired_far,
+            UntrustedError,
+            "Manager at .*: its certificate has expired. RENEW",
+            "refused our certificate: it has expired",
+        ),
+        (
+            expired_near,
+            OperatorError,
+            "refused our certificate: it has expired. RENEW",
+            "its certificate has expired. RENEW",
+        ),
+        (
+            other_ca_far,
+            UntrustedError,
+            "its certificate is of another CA. Both",
+            "refused our certificate: it is of another CA",
+        ),
+        (
+            other_ca_near,
+            OperatorError,
+            "refused our certificate: it is of another CA",
+            "its certificate is of another CA. Both",
+        ),
+        (
+            other_name_far,
+            UntrustedError,
+            "is for other addresses .*HOSTS",
+            "refused our certificate: it is not for the name",
+        ),
     ],
 )
 def test_a_certificate_that_does_not_do_is_told_on_both_sides(
-    homes, listening, tmp_path, change, pump_says, manager_says
+    homes, listening, tmp_path, change, kind, pump_says, manager_says
 ):
-    """Expired, of another CA, for another host: with the reason, and the command that mends it."""
+    """Expired, of another CA, for another host: with the reason, and the command that mends it.
+
+    What the pump dislikes of the Manager's anybody on the way can show it: no reason to end. What a Manager with a good
+    certificate dislikes of the pump's is one.
+    """
     near, far = homes
     change(near, far, make_home(tmp_path / "other"))
     manager = listening(far)
-    with pytest.raises(OperatorError, match=pump_says):
+    with pytest.raises(kind, match=pump_says):
         ask(near, manager)
     wait_until(lambda: manager_says in manager.log(), what=manager_says)
 
@@ -144,14 +179,17 @@ def test_an_older_tls_is_refused(homes, listening):
 
 
 @pytest.mark.parametrize(
-    ("text", "secure", "told"),
-    [("", False, "this Manager talks TLS only"), ("NOTLS", True, "this Manager talks no TLS")],
+    ("text", "secure", "kind", "told"),
+    [
+        ("", False, OperatorError, "this Manager talks TLS only"),
+        ("NOTLS", True, UntrustedError, "this Manager talks no TLS"),
+    ],
 )
-def test_plain_and_tls_do_not_meet(homes, listening, text, secure, told):
+def test_plain_and_tls_do_not_meet(homes, listening, text, secure, kind, told):
     """The plain peer at a TLS port and the TLS peer at a plain port both hear why, in the Manager's words."""
     near, far = homes
     manager = listening(far, text)
-    with pytest.raises(OperatorError, match=told):
+    with pytest.raises(kind, match=told):
         ask(near, manager, secure=secure)
     wait_until(lambda: told in manager.log())
 
@@ -207,7 +245,7 @@ def test_a_manager_without_certificates_says_so(homes, listening):
     near, far = homes
     without_certificates(far)
     manager = listening(far)
-    with pytest.raises(OperatorError, match=r"no certificates that it can use.*CREATE CERTIFICATES") as error:
+    with pytest.raises(UntrustedError, match=r"no certificates that it can use.*CREATE CERTIFICATES") as error:
         ask(near, manager)
     assert far.root not in str(error.value), "a stranger is told no paths"
     wait_until(lambda: f"refused: the link is TLS and {folder(far).file(tls.CA)} is missing" in manager.log())
@@ -220,7 +258,7 @@ def test_a_renewed_certificate_needs_no_restart(homes, listening):
     near, far = homes
     certify(near, far, days=0)
     manager = listening(far)
-    with pytest.raises(OperatorError, match="expired"):
+    with pytest.raises(UntrustedError, match="expired"):
         ask(near, manager)
     certify(near, far)
     ask(near, manager)
@@ -272,9 +310,10 @@ def stranger(answer: bytes | None) -> socket.socket:
 @pytest.mark.parametrize(
     ("answer", "kind", "told"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", OperatorError, "does not talk TLS, and we do. Give NOTLS at both"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", UntrustedError, "does not talk TLS, and we do. Give NOTLS at both"),
         (b'{"ok": false, "error": "no\\nway \\u001b[31m", "permanent": false}\n', AwayError, r"refused: no way  \[31m"),
-        (b"{nonsense\n", OperatorError, "does not talk TLS"),
+        (b'{"ok": false, "error": "go away", "permanent": true}\n', UntrustedError, "refused: go away"),
+        (b"{nonsense\n", UntrustedError, "does not talk TLS"),
         (b'{"ok": true, "port": 1}\n', ProtocolError, "plain text where TLS was asked for"),
         (None, AwayError, "no TLS handshake in time"),
     ],
@@ -283,4 +322,191 @@ def test_whoever_is_no_manager_is_named(homes, answer, kind, told):
     """A plain yes is never taken for one, and its text can't write lines into our log."""
     near, _ = homes
     with stranger(answer) as listener, pytest.raises(kind, match=told):
-        greet(RemoteHost(HOST, listener.getsockname()[1]), near, 1)
+        greet(RemoteHost(HOST, listener.getsockname()[1]), near, 1 if answer is None else 60)
+
+
+# --- what comes from the way, and not from the peer -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+@pytest.mark.parametrize("after", [0, 3, 130, 900], ids=lambda after: f"after {after} bytes")
+def test_nobody_on_the_way_ends_a_pump(homes, listening, junk, after):
+    """Whatever is put in, from before the Manager's first byte to behind its certificate: a reason to try again.
+
+    A forged alert before the handshake is done names a wrong set-up; it may be one, and it may be forged.
+    """
+    near, far = homes
+    interceptor = Interceptor(listening(far).port, junk, after)
+    try:
+        with pytest.raises((AwayError, ProtocolError)):
+            greet(RemoteHost(HOST, interceptor.port), near, 30)
+    finally:
+        interceptor.close()
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_nor_one_that_is_linked(homes, junk):
+    """In a session that stands, what is put in is no more than a lost link, at either end."""
+    near, far = homes
+    pump, collector, raw = linked(near, far)
+    with pump, collector, raw:
+        for sock, side in ((pump, Side.PUMP), (collector, Side.COLLECTOR)):
+            other = socket.socket(fileno=os.dup((collector if side is Side.PUMP else pump).fileno()))
+            with other:
+                other.sendall(junk)
+            channel = Channel(sock, side, "peer", 60, 0.0)
+            if side is Side.COLLECTOR:
+                channel._bytes_in = 1  # it has heard a HELLO
+            with pytest.raises(AwayError, match="link") as caught:
+                wait_until(lambda channel=channel: channel.receive(0.0))
+            assert not isinstance(caught.value, UntrustedError)
+
+
+def linked(near, far):
+    """(pump's end, Collector's end, the listener) of a connection whose handshake is done."""
+    listener = socket.create_server((HOST, 0))
+    pump = socket.create_connection(listener.getsockname())
+    collector, _ = listener.accept()
+    found = []
+    server = tls.server_context(tls.folder_of(far.root))
+    thread = threading.Thread(target=lambda: found.append(server.wrap_socket(collector, server_side=True)))
+    thread.start()
+    pump = tls.client_context(tls.folder_of(near.root)).wrap_socket(pump, server_hostname=HOST)
+    thread.join(60)
+    return pump, found[0], listener
+
+
+# --- whose certificate it is ------------------------------------------------------------------------------------------
+
+
+def with_id(home, home_id):
+    """The same home under another id, its certificates unchanged: what a copy of a home is after a new dirpcs/HOME."""
+    Path(home.root, "dirpcs", "HOME").write_text(home_id + "\n")
+    return Home.at(home.root)
+
+
+def without_home(home, ca_home):
+    """A certificate as older releases made it."""
+    files.issue(folder(ca_home), folder(home), "old", files.ALWAYS, 60, "")
+
+
+def test_nobody_asks_in_another_homes_name(homes, listening):
+    """With a good certificate of the CA: both sides say whose it is, and it is no reason to try again."""
+    near, far = homes
+    manager = listening(far)
+    other = with_id(near, "f" * 32)
+    with pytest.raises(OperatorError, match=f"says to be home {'f' * 32}; its certificate is home {near.id}'s. A home"):
+        ask(other, manager)
+    wait_until(lambda: f"says to be home {'f' * 32}; its certificate is home {near.id}'s" in manager.log())
+
+
+@pytest.mark.parametrize("whose", ["pump", "Manager"])
+def test_a_certificate_without_a_home_is_refused(homes, listening, whose):
+    """By who meets it; with the command that mends it, and after that it is taken."""
+    near, far = homes
+    without_home(near if whose == "pump" else far, near)
+    manager = listening(far)
+    with pytest.raises(OperatorError, match=rf"{whose} at .*: its certificate names no home. .*RENEW CERTIFICATES"):
+        ask(near, manager)
+    certify(near, near, far)
+    ask(near, manager)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda near, far: without_home(near, near), "home.crt: its certificate names no home. .*RENEW"),
+        (
+            lambda near, far: with_id(near, "f" * 32),
+            "expected the certificate of home f+, found home .*. A home that was",
+        ),
+        (lambda near, far: certify(near, near, days=0), "home.crt: its certificate has expired. RENEW"),
+        (lambda near, far: with_ca_of(far, near), "home.crt: its certificate is of another CA"),
+        (lambda near, far: revoke(near, near), "home.crt: its certificate was revoked"),
+    ],
+)
+def test_a_home_sees_its_own_certificate_as_peers_will(homes, tmp_path, change, told):
+    """At START, before it asks anybody; nothing else of the home is touched."""
+    near, _ = homes
+    tls.check_own(tls.folder_of(near.root), near.id)
+    change(near, make_home(tmp_path / "other"))
+    with pytest.raises(OperatorError, match=told):
+        tls.check_own(tls.folder_of(near.root), Home.at(near.root).id)
+    with pytest.raises(OperatorError, match=told):
+        said_at_start(Home.at(near.root), "RMTHOST 127.0.0.1, MGRPORT 1\nRMTTRAIL ./dirdat/rt\n")
+
+
+def with_ca_of(other, home):
+    files.ensure_ca(folder(other), other.id, 60)
+    folder(home).write(tls.CA, folder(other).read(tls.CA))
+
+
+def revoke(ca_home, home):
+    """As REVOKE CERTIFICATES, but of the CA's own home too."""
+    revoking.revoke(folder(ca_home), files.CA_KEY, [folder(home).facts(tls.CERTIFICATE).serial])
+
+
+@pytest.mark.parametrize("side", [Side.PUMP, Side.COLLECTOR])
+def test_a_session_holds_a_peer_to_its_certificate(homes, side):
+    """HELLO and WELCOME: the id that is said must be the certificate's."""
+    near, far = homes
+    pump, collector, raw = linked(near, far)
+    with pump, collector, raw:
+        sock, peer = (pump, far) if side is Side.PUMP else (collector, near)
+        channel = Channel(sock, side, "the peer", 60, 0.0)
+        channel.check_home(peer.id)
+        for said in ("", "f" * 32, peer.id.upper()):
+            with pytest.raises(OperatorError, match=r"the peer says to be home .*; its certificate is home"):
+                channel.check_home(said)
+
+
+# --- who was revoked --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revoked", ["pump", "Manager"])
+def test_a_revoked_home_is_refused_where_the_list_is(homes, listening, tmp_path, revoked):
+    """Without the list it is let in; with it the one who has it says why, at either end, and others still talk."""
+    near, far = homes
+    manager = listening(far)
+    ca_home = make_home(tmp_path / "ca")
+    certify(ca_home, near, far, ca_home)
+    ask(near, manager)
+    if revoked == "pump":
+        revoke(ca_home, near)
+        ask(near, manager)
+        folder(far).write(tls.REVOKED, folder(ca_home).read(tls.REVOKED))
+        with pytest.raises(OperatorError, match=r"refused our certificate: it was revoked\. If that home"):
+            ask(near, manager)
+        wait_until(lambda: "its certificate was revoked (ca.crl here says so)" in manager.log())
+    else:
+        revoke(ca_home, far)
+        ask(near, manager)
+        folder(near).write(tls.REVOKED, folder(ca_home).read(tls.REVOKED))
+        with pytest.raises(UntrustedError, match="its certificate was revoked"):
+            ask(near, manager)
+    ask(ca_home, listening(ca_home))
+
+
+def test_a_list_of_another_ca_lets_nobody_in(homes, listening, tmp_path):
+    """Fail closed: it is named, and what mends it."""
+    near, far = homes
+    other = make_home(tmp_path / "other")
+    certify(other, other)
+    revoke(other, other)
+    folder(near).write(tls.REVOKED, folder(other).read(tls.REVOKED))
+    with pytest.raises(UntrustedError, match=r"ca.crl here is not of its CA. Copy ca.crl of the home that keeps"):
+        ask(near, listening(far))
+    folder(near).write(tls.REVOKED, b"nonsense")
+    with pytest.raises(OperatorError, match="list of revoked certificates can't be used"):
+        ask(near, listening(far))
+
+
+def test_a_session_looks_for_another_list(homes):
+    """Only every few seconds, and only then does it say so."""
+    near, _ = homes
+    watch = tls.RevocationWatch(tls.folder_of(near.root))
+    assert not watch.changed(100.0)
+    revoke(near, near)
+    assert not watch.changed(100.0 + tls.LOOK_SECONDS - 0.1)
+    assert watch.changed(100.0 + tls.LOOK_SECONDS)
+    assert not tls.RevocationWatch("").changed(1e9)

@@ -36,7 +36,7 @@ def test_released_folder_is_gone(memory: Path) -> None:
     """A graceful end leaves nothing, neither folder nor lock."""
     made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
     os.makedirs(made.folder)
-    assert sweep() == []
+    assert sweep() == [] and made.in_memory
     made.release()
     assert list(memory.iterdir()) == []
 
@@ -47,6 +47,30 @@ def test_a_link_put_where_the_lock_goes_is_not_followed(memory: Path) -> None:
     lock.symlink_to(memory / "elsewhere")
     Scratch("/home/one", "/home/one/dirtmp", "REP1").release()
     assert not (memory / "elsewhere").exists()
+
+
+def test_names_that_another_account_took_are_left_alone(memory: Path, tmp_path: Path) -> None:
+    """It can keep us out of /dev/shm, and that is all: the folder is made in the home."""
+    home = str(tmp_path / "h")
+    os.makedirs(f"{home}/dirtmp")
+    in_memory, on_disk = scratch.folders_of(home, f"{home}/dirtmp", "REP1")
+    Path(in_memory).write_text("not a folder: rmtree can't remove it, as it could not another account's")
+    made = Scratch(home, f"{home}/dirtmp", "REP1")
+    assert made.folder == on_disk and not made.in_memory
+    made.release()
+    assert os.listdir(f"{home}/dirtmp") == []
+    assert Path(in_memory).exists()
+
+
+def test_a_lock_of_another_account_says_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who made it could let it go, and have our folder taken for a dead process's."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    in_memory, on_disk = scratch.folders_of("/home/one", "/home/one/dirtmp", "REP1")
+    Path(in_memory + ".lock").touch()
+    os.makedirs(in_memory)
+    assert sweep() == [] and os.path.isdir(in_memory)
+    os.rmdir(in_memory)
+    assert Scratch("/home/one", "/home/one/dirtmp", "REP1").folder == on_disk
 
 
 def test_folder_of_a_killed_process_is_swept_by_another_group(memory: Path) -> None:
