@@ -97,7 +97,7 @@ def play(stage: Stage, rows: int) -> bool:
     set_up(stage)
     workload.fill(stage.pipeline.source_url)  # before any writer: a transfer between no accounts would keep no fact
     watcher = Watcher(stage.pipeline.target_url)
-    with watcher, Workload(stage.pipeline.source_url) as load:
+    with watcher, Workload(stage.pipeline.source_url, rate=60) as load:
         work_a_while(stage, load, watcher)
         large = threading.Thread(target=workload.large_transaction, args=(stage.pipeline.source_url, rows), daemon=True)
         large.start()

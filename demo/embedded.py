@@ -8,8 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-import random
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -130,20 +128,6 @@ def processes_in(directory: Path) -> list[int]:
         if cwd.is_relative_to(directory):
             found.append(int(entry.name))
     return found
-
-
-def free_port() -> int:
-    """A free port below the range that outgoing connections use, so that it is still free after a restart."""
-    for _ in range(100):
-        port = random.randint(15_000, 29_999)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise ServerError("no free TCP port between 15000 and 29999 on 127.0.0.1")
 
 
 # --- a server ---------------------------------------------------------------------------------------------------------

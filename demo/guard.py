@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -25,10 +26,8 @@ mark=$1; shift
 tries=0
 while [ $tries -lt 50 ]; do
     found=
-    for file in /proc/[0-9]*/environ; do
-        if tr '\0' '\n' <"$file" 2>/dev/null | grep -qxF "$mark"; then
-            pid=${file#/proc/}; kill -KILL "${pid%/environ}" 2>/dev/null && found=1
-        fi
+    for file in $(grep -lszxF "$mark" /proc/[0-9]*/environ); do
+        pid=${file#/proc/}; kill -KILL "${pid%/environ}" 2>/dev/null && found=1
     done
     [ -z "$found" ] && break
     tries=$((tries + 1)); sleep 0.2
@@ -91,6 +90,22 @@ class Guard:
         if self._shell.poll() is None:
             with contextlib.suppress(BrokenPipeError):
                 self._shell.communicate(b"done\n", timeout=10)
+
+
+def end_now(pid: int) -> bool:
+    """SIGKILL, and wait until the process is gone with all its locks; False if it had gone before."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [], 60)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+    return True
 
 
 def _command(pid: int) -> str:

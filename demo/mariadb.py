@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from demo.embedded import EmbeddedServer, ServerError, account, free_port, give, new_base, processes_in, run, template
+from demo.embedded import EmbeddedServer, ServerError, account, give, new_base, processes_in, run, template
+from demo.ports import free_port
 
 MISSING = "MariaDB is not installed: run make setup, or apt-get install mariadb-server (its service may stay stopped)"
 _SERVERS = ("/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd", "/usr/libexec/mariadbd")

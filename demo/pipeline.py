@@ -6,17 +6,15 @@
         ...
         pipeline.wait_until_equal(["shop"])
 
-Rule: no internal interface is used, so what works here works by hand. Demo, end-to-end tests and benchmarks share it.
+Rule: all is done by commands of ggsci, so what works here works by hand; those that only look and are given again and
+again run in this very process (Host.look). Demo, end-to-end tests and benchmarks share it.
 The homes stay in `folder`; every process is gone after close(), and after the death of whoever made the pipeline.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import random
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,7 +26,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from demo.compare import Comparison, compare_all, digests, tables_of
-from demo.guard import Guard
+from demo.guard import Guard, end_now
+from demo.ports import free_ports
+from ggsci.session import Session
 
 COMMAND_SECONDS = 180.0
 _COLLECTOR_PORTS = 10
@@ -73,9 +73,22 @@ class Host:
             raise PipelineError(f"ggsci in {self.home} failed ({done.returncode}):\n{result.text}")
         return result
 
+    def look(self, line: str) -> Result:
+        """One command that only looks: a shell of ggsci in this process takes a hundredth of what a process takes."""
+        out, err = io.StringIO(), io.StringIO()
+        good = Session(str(self.home), out=out, err=err).run(line)
+        return Result(0 if good else 1, out.getvalue(), err.getvalue())
+
     def json(self, line: str) -> Any:
         """The answer of one list command."""
-        return json.loads(self.run(f"{line} --json").out)
+        found = self.look(f"{line} --json")
+        if found.code != 0:
+            raise PipelineError(f"ggsci in {self.home} failed: {line}\n{found.text}")
+        return json.loads(found.out)
+
+    def at_end(self, group: str) -> bool:
+        """Whether a running group has handled all that waits for it (SEND ..., LOGEND)."""
+        return "YES" in self.look(f"SEND {group}, LOGEND").out
 
     def info(self, group: str) -> dict[str, Any]:
         """INFO of one group, with its last checkpoint."""
@@ -97,7 +110,7 @@ class Host:
 
     def report(self, group: str) -> str:
         """VIEW REPORT."""
-        return self.run(f"VIEW REPORT {group}").out
+        return self.look(f"VIEW REPORT {group}").out
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,18 +250,20 @@ class Pipeline:
 
     def close(self, *stops: Callable[[], None]) -> list[str]:
         """Stop what runs, then what `stops` stop; the guard goes last. Returns what had to be killed."""
-        for host in (self.source, self.target):
-            try:
-                host.run("STOP ER *", "STOP MANAGER!", check=False, timeout=60)
-            except (subprocess.TimeoutExpired, OSError):
-                continue  # the guard ends it
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(_stop, (self.source, self.target)))
         try:
-            left = self.guard.kill_rest(patience=15)
+            left = self.guard.kill_rest(patience=60)
             for stop in stops:
                 stop()
         finally:
             self.guard.dismiss()
         return left
+
+    def abandon(self) -> None:
+        """End everything at once, whatever it does just now."""
+        self.guard.kill_rest(patience=0)
+        self.guard.dismiss()
 
     def __enter__(self) -> Self:
         return self
@@ -266,24 +281,18 @@ class Pipeline:
         """The process id as ggsci tells it: extract, pump, collector, replicat, source manager, target manager."""
         host = self.host_of(process)
         if process == "collector":
-            found = host.run("SEND MANAGER GETPORTINFO --json", check=False)
+            found = host.look("SEND MANAGER GETPORTINFO --json")
             rows = json.loads(found.out)["collectors"] if found.code == 0 else []
             return rows[-1]["pid"] if rows else None
         pid: int | None = host.statuses()[GROUPS[process]]["pid"]
         return pid
 
     def kill(self, process: str) -> int | None:
-        """SIGKILL a process. Its id, or None if it was down at this moment."""
+        """SIGKILL a process, and wait until it is dead. Its id, or None if it was down at this moment."""
         pid = self.pid(process)
-        if pid is None or pid not in self.guard.pids():
-            return None
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return None
-        return pid
+        return pid if pid is not None and pid in self.guard.pids() and end_now(pid) else None
 
-    def wait_running(self, timeout: float = 60.0) -> None:
+    def wait_running(self, timeout: float = 120.0) -> None:
         """Wait until every group and both Managers run."""
         wait_for(self.all_run, timeout, lambda: f"not everything runs:\n{self.state()}")
 
@@ -310,7 +319,8 @@ class Pipeline:
         for host in (self.source, self.target):
             parts.append(f"--- {host.home.name}\n{host.run('INFO ALL', check=False).text}")
             log = host.home / "ggserr.log"
-            parts.append("\n".join(log.read_text().splitlines()[-12:]) if log.exists() else "(no ggserr.log)")
+            lines = log.read_text().splitlines() if log.exists() else ["(no ggserr.log)"]
+            parts += [line for line in lines if "GGSCI command" not in line][-12:]
         return "\n".join(parts)
 
     # --- comparing ---
@@ -333,6 +343,13 @@ class Pipeline:
         return found
 
 
+def _stop(host: Host) -> None:
+    try:
+        host.run("STOP ER *", "STOP MANAGER!", check=False)
+    except (subprocess.TimeoutExpired, OSError):
+        return  # the guard ends it
+
+
 GROUPS = {"extract": "EXT1", "pump": "PMP1", "replicat": "REP1", "source manager": "MGR", "target manager": "MGR"}
 
 
@@ -352,22 +369,3 @@ def wait_for(
             raise PipelineError(f"after {timeout:g} s: {message()}")
         time.sleep(max(every, now - begin))
         begin = time.monotonic()
-
-
-def free_ports(count: int) -> range:
-    """Neighbouring free ports of 127.0.0.1, below the range that outgoing connections use."""
-    for _ in range(200):
-        ports = range(first := random.randint(15_000, 29_000), first + count)
-        if all(_is_free(port) for port in ports):
-            return ports
-    raise PipelineError(f"no {count} neighbouring free TCP ports between 15000 and 29000 on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -17,7 +17,8 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from demo import workload
 from demo.browser import chromium
-from demo.pipeline import Options, Pipeline, free_ports, wait_for
+from demo.pipeline import Options, Pipeline, wait_for
+from demo.ports import free_port
 from demo.servers import PostgresServer
 from demo.workload import Workload
 
@@ -27,7 +28,7 @@ ROWS = 40_000
 
 def add_page(pipeline: Pipeline) -> str:
     """Have the source's Manager serve the page, with the target's home on it; its address."""
-    port = free_ports(1)[0]
+    port = free_port()
     with (pipeline.source.home / "dirprm" / "mgr.prm").open("a") as file:
         file.write(f"WEBPORT {port}\nWEBHOME target, DIR {pipeline.target.home}\n")
     return f"http://127.0.0.1:{port}/"

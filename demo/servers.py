@@ -32,7 +32,6 @@ from demo.embedded import (
     EmbeddedServer,
     ServerError,
     cache,
-    free_port,
     give,
     is_reachable,
     new_base,
@@ -41,6 +40,7 @@ from demo.embedded import (
     run,
     template,
 )
+from demo.ports import free_port
 
 Version = int | Literal["system"]
 StopMode = Literal["smart", "fast", "immediate"]
@@ -226,8 +226,14 @@ class PostgresServer(EmbeddedServer):
         self._save()
 
     def reload(self) -> None:
-        """Have the server read its settings again."""
+        """Have the server read its settings again; they are in force for whoever connects from now on."""
+        loaded = self.sql("SELECT pg_conf_load_time()")
         self._signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60.0
+        while self.sql("SELECT pg_conf_load_time()") == loaded:
+            if time.monotonic() > deadline:
+                raise ServerError(f"the server does not read its settings again:\n{self._log_tail()}")
+            time.sleep(0.01)
 
     def start(self, timeout: float = 60.0) -> Self:
         """Start and wait until connections are accepted (crash recovery included)."""
@@ -260,7 +266,7 @@ class PostgresServer(EmbeddedServer):
                 os.kill(victim, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        if not self._wait_gone(10.0):
+        if not self._wait_gone(60.0):
             raise ServerError(f"processes of {self.data} survive SIGKILL: {processes_in(self.data)}")
         self._dismiss_guard()
 

@@ -298,7 +298,7 @@ class Look:
 
 
 class Watcher:
-    """Looks at the target all the time, in a thread of its own; what a look costs, it rests."""
+    """Looks at the target all the time, in a thread of its own; it rests three times as long as a look takes."""
 
     def __init__(self, url: str, pause: float = 0.05) -> None:
         self.looks = 0
@@ -325,7 +325,7 @@ class Watcher:
                     while not self._stop.wait(pause):
                         begin = time.monotonic()
                         self._look(connection)
-                        pause = max(self._pause, time.monotonic() - begin)
+                        pause = max(self._pause, 3 * (time.monotonic() - begin))
             except psycopg.OperationalError:
                 self._stop.wait(0.2)  # a test may have killed the server
 

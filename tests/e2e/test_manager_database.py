@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from demo.ports import free_port
 from ggsci.groups import group_key
 from ggsci.session import Session
 from replicat.target import Row
@@ -13,7 +14,6 @@ from tests.support.homes import (
     as_json,
     bad,
     end_all,
-    free_port,
     good,
     group,
     make_home,

@@ -8,11 +8,13 @@ import urllib.error
 import urllib.request
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
 from demo.browser import be, chromium, complaints
+from demo.ports import free_port
 from ggsci.web.tokens import ensure_token, token_path
-from tests.support.homes import end_all, free_port, ggsci, good, make_home, status, wait_for, write
+from tests.support.homes import end_all, ggsci, good, make_home, status, wait_for, write
 from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -102,6 +104,14 @@ def count(browser, selector):
     return len(browser.find_elements(By.CSS_SELECTOR, selector))
 
 
+def steady(look):
+    """What a look finds; once more if the page was loaded anew under it, as it is each 10 s where no script runs."""
+    try:
+        return look()
+    except StaleElementReferenceException:
+        return look()
+
+
 def page_pid(home):
     """The page's process id as the Manager tells it."""
     return ask(home, MANAGER, "STATUS")["web"]["pid"]
@@ -126,10 +136,11 @@ def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(h
     browser.get(f"{url}/stage/here/PMP1?tab=params&token={ensure_token(here)}")
     assert "RMTTRAIL ./dirdat/rt" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
     browser.get(url)
-    assert {one.text for one in browser.find_elements(By.CSS_SELECTOR, ".stage .title")} == {"PMP1", "REP1"}
+    titles = steady(lambda: {one.text for one in browser.find_elements(By.CSS_SELECTOR, ".stage .title")})
+    assert titles == {"PMP1", "REP1"}
     assert count(browser, ".u-over") == 0, "no script runs"
-    assert browser.find_element(By.TAG_NAME, "main").size["width"] <= 400
-    browser.find_element(By.CSS_SELECTOR, ".link a").click()
+    assert steady(lambda: browser.find_element(By.TAG_NAME, "main").size["width"]) <= 400
+    steady(lambda: browser.find_element(By.CSS_SELECTOR, ".link a").click())
     assert "Trail ./dirdat/lt" in browser.find_element(By.TAG_NAME, "h1").text
     assert complaints(browser) == []
     browser.delete_all_cookies()

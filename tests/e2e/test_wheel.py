@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.pipeline import free_ports, wait_for
+from demo.pipeline import wait_for
+from demo.ports import free_port
 from trails.runtime.home import Home
 from trails.runtime.status import manager_status
 
@@ -87,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 def manager(bindir: Path, folder: Path) -> Iterator[Path]:
     """A home with a running Manager that the wheel's ggsci started."""
     _ggsci(bindir, folder, "CREATE SUBDIRS")
-    (folder / "dirprm" / "mgr.prm").write_text(f"PORT {free_ports(1)[0]}\n")
+    (folder / "dirprm" / "mgr.prm").write_text(f"PORT {free_port()}\n")
     _ggsci(bindir, folder, "START MANAGER")
     yield folder
     _ggsci(bindir, folder, "STOP MANAGER!")
@@ -151,7 +152,7 @@ def test_processes_run_beside_a_file_of_their_name(bindir: Path, folder: Path, m
 
 def test_manager_of_the_wheel_starts_our_extract(bindir: Path, manager: Path) -> None:
     """The Manager's children are ours as well: EXT1 runs into a closed port and says so."""
-    port = free_ports(1)[0]
+    port = free_port()
     (manager / "dirprm" / "ext1.prm").write_text(
         f"EXTRACT EXT1\nSOURCEDB postgresql://nobody@127.0.0.1:{port}/none\n"
         "EXTTRAIL ./dirdat/lt\nRECONNECTSECS 0\nTABLE s.*;\n"

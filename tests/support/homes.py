@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -73,13 +72,6 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "c
     return value
 
 
-def free_port() -> int:
-    """A port nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def write(home: Home, name: str, text: str) -> None:
     """A parameter file."""
     Path(home.prm(name)).write_text(text)
@@ -97,7 +89,7 @@ def group(home: Home, name: str) -> Registration:
 
 def end_all(home: Home) -> None:
     """End every process of a home, Collectors too, by what the home knows of them."""
-    pids = [manager_status(home).pid, *(status_of(home, reg).pid for reg in home.groups())]
+    pids = [manager_status(home).pid, *(status_of(home, reg).pid for reg in registration.all(home))]
     notes = Path(home.folder("dirpcs"), "MGR.collectors")
     if notes.exists():
         pids += [row["pid"] for row in json.loads(notes.read_text())]

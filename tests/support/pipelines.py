@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo import workload
-from demo.pipeline import Options, Pipeline
+from demo.pipeline import Options, Pipeline, wait_for
 from demo.servers import PostgresServer
 from demo.workload import SCHEMA, Watcher, Workload
+from replicat.scratch import sweep
 
 DISK = "1g"
 _numbers = itertools.count(1)
@@ -34,13 +35,23 @@ class Rig:
     target_server: PostgresServer
     own_disks: bool
 
-    def workload(self, *, rate: float = 150.0, ride_out: bool = False) -> Workload:
+    def workload(self, *, rate: float = 60.0, ride_out: bool = False) -> Workload:
         """Writers on the source, each time with other random numbers."""
         return Workload(self.pipeline.source_url, rate=rate, seed=next(_numbers), ride_out=ride_out)
 
-    def watcher(self) -> Watcher:
-        """Looks at the target all the time."""
-        return Watcher(self.pipeline.target_url)
+    @contextmanager
+    def watched(self) -> Iterator[Watcher]:
+        """Somebody looks at the target all the while, and never sees what no state of the source ever showed."""
+        with Watcher(self.pipeline.target_url) as watcher:
+            yield watcher
+            before = watcher.looks
+            wait_for(lambda: watcher.looks > before, 60, lambda: "nobody looks at the target any more")
+        assert not watcher.faults
+
+    def is_linked(self) -> bool:
+        """Whether the pump has a Collector, as it says itself."""
+        (pump,) = self.pipeline.source.json("SEND PMP1, STATUS")
+        return pump["status"] in ("Processing data", "At EOF")
 
     def ends_equal(self, timeout: float = 120.0) -> None:
         """The target ends as the source, row by row."""
@@ -52,12 +63,11 @@ def _drop(server: PostgresServer, database: str) -> None:
     """Drop a database with its slots; a walsender may take a moment to let go of one."""
     server.start()
     where = f"WHERE database = '{database}'"
-    for _ in range(100):
+    deadline = time.monotonic() + 60
+    while server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
         server.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots {where} AND active")
         server.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots {where} AND NOT active")
-        if not server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
-            break
-        time.sleep(0.1)
+        assert time.monotonic() < deadline, f"slots of {database} stay in use"
     server.sql(f"DROP DATABASE {database} WITH (FORCE)")
 
 
@@ -117,13 +127,20 @@ def _mount(*words: object) -> bool:
 
 @contextmanager
 def rig(source: PostgresServer, target: PostgresServer, options: Options) -> Iterator[Rig]:
-    """A created pipeline, not yet started; the source holds the first rows once it is."""
+    """A created pipeline, not yet started; the source holds the first rows once it is.
+
+    In the end all is killed: what it takes to stop in order is shown by a test, once.
+    """
     with (
         databases(source, target) as (source_url, target_url),
         folder() as homes,
         disks(homes) as mounted,
-        Pipeline(homes, source_url, target_url, options) as pipeline,
     ):
-        pipeline.create()
-        workload.fill(source_url)
-        yield Rig(pipeline, source, target, mounted)
+        pipeline = Pipeline(homes, source_url, target_url, options)
+        try:
+            pipeline.create()
+            workload.fill(source_url)
+            yield Rig(pipeline, source, target, mounted)
+        finally:
+            pipeline.abandon()
+            sweep()  # the killed Replicat's folder in memory

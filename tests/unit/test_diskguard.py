@@ -97,9 +97,35 @@ def test_the_real_file_systems_are_seen_once_each(home):
     """dirdat, dirchk and dirtmp of one disk are one; a folder not there yet is left out; the figures are df's."""
     spaces = Limits().look([*diskguard.folders_of(home), "/nowhere"])
     system = os.statvfs(home.root)
-    assert [space.path for space in spaces] == [home.folder("dirdat")]
+    assert {space.path for space in spaces} == {home.folder("dirdat")}
+    assert [space.unit for space in spaces] in (["bytes"], ["bytes", "files"])
     assert spaces[0].size <= system.f_blocks * system.f_frsize
     assert 0 < spaces[0].free < spaces[0].size
+
+
+class Inodes:
+    """What statvfs says of a file system with plenty of bytes and `free` inodes."""
+
+    f_frsize = 4096
+    f_blocks = f_bfree = f_bavail = 100 * GB // 4096
+
+    def __init__(self, free: int, files: int = 1_000_000):
+        self.f_files, self.f_ffree, self.f_favail = files, free, free
+
+
+@pytest.mark.parametrize(("free", "warns", "writer_ends"), [(20_000, 0, False), (9_999, 1, False), (999, 1, True)])
+def test_inodes_are_guarded_too(home, monkeypatch, free, warns, writer_ends):
+    """No new trail file without them, however many bytes are free; a file system without a number of them is well."""
+    monkeypatch.setattr(os, "statvfs", lambda _folder: Inodes(free))
+    guard = DiskGuard([home.root], Limits(), log_of(home), writes_trail=True, stop=lambda _error: None)
+    error = guard.check()
+    assert (error is not None) == writer_ends
+    assert log_text(home).count(f"{free:,} of 1,000,000 files free, less than DISKWARN (10,000 files)") == warns
+    if error:
+        assert "999 of 1,000,000 files free, less than DISKSTOP (1,000 files)" in str(error)
+    assert limits(home, "DISKWARN 0\nDISKSTOP 0\n").look([home.root])[1].state == "OK"
+    monkeypatch.setattr(os, "statvfs", lambda _folder: Inodes(0, 0))
+    assert [space.unit for space in Limits().look([home.root])] == ["bytes"]
 
 
 # --- who ends when ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import TRAIL, Tx
 from trails.errors import EXIT_OPERATOR, AwayError, OperatorError
 from trails.runtime import registration
-from trails.runtime.clock import RealClock
+from trails.runtime.clock import Clock, RealClock
 from trails.runtime.diskguard import Bound
 from trails.runtime.home import Home
 from trails.runtime.params import parse_text
@@ -193,9 +193,9 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
-def checks(home: Home, look: Callable[[Home, str], dict[str, Any]]) -> SlotChecks:
+def checks(home: Home, look: Callable[[Home, str], dict[str, Any]], clock: Clock | None = None) -> SlotChecks:
     """The Manager's part, at time zero."""
-    return SlotChecks(home, Log(home, "Manager", "mgr.prm", RealClock()), 0.0, look)
+    return SlotChecks(home, Log(home, "Manager", "mgr.prm", clock or RealClock()), 0.0, look)
 
 
 def said(home: Home) -> list[str]:
@@ -219,13 +219,15 @@ def test_the_manager_says_once_that_a_stopped_extracts_slot_is_lost(home: Home):
         asked.append(name)
         return {"wal_status": "lost", "lost": "slot tg_1 is lost: re-sync"}
 
-    one = checks(home, look)
+    clock = FakeClock()
+    one = checks(home, look, clock)
     rounds(one, 0)
     assert asked == []
     rounds(one, FIRST_SECONDS, FIRST_SECONDS + 30, FIRST_SECONDS + 60)
     assert asked == ["EXT1", "EXT1"]
     assert [line for line in said(home) if "ERROR" in line and "EXT1, which is not running: slot tg_1 is lost" in line]
     assert len(said(home)) == 1
+    clock.sleep(REPEAT_SECONDS)
     rounds(one, FIRST_SECONDS + REPEAT_SECONDS)
     assert len(said(home)) == 2
 

@@ -15,7 +15,7 @@ from trails.errors import AwayError
 from trails.heartbeat import Beat, Stamp, beat_of
 from trails.position import Position
 from trails.record import Column, Op, TableDef
-from trails.runtime.clock import RealClock
+from trails.runtime.clock import Clock, RealClock
 from trails.runtime.heartbeattable import HeartbeatTable
 from trails.testing import FakeClock
 
@@ -151,8 +151,8 @@ def test_a_frequency_that_nobody_can_set_is_none(every: str):
 class FakeSeed:
     """A database's end that the test commands."""
 
-    def __init__(self, ahead_us: int = 0, every: int | None = 3600) -> None:
-        self.ahead_us, self.every, self.last = ahead_us, every, -1
+    def __init__(self, ahead_us: int = 0, every: int | None = 3600, clock: Clock | None = None) -> None:
+        self.ahead_us, self.every, self.last, self.clock = ahead_us, every, -1, clock or RealClock()
         self.beats = self.closed = 0
         self.fails = ""
         self.held = threading.Event()
@@ -160,7 +160,7 @@ class FakeSeed:
     def clock_us(self) -> int:
         if self.fails:
             raise AwayError(self.fails)
-        return RealClock().now_us() + self.ahead_us
+        return self.clock.now_us() + self.ahead_us
 
     def frequency(self) -> int | None:
         return self.every
@@ -177,11 +177,12 @@ class FakeSeed:
 
 def test_the_thread_compares_clocks_and_writes():
     """A difference is told on the caller's thread, and corrects the heartbeat."""
-    database, told = FakeSeed(ahead_us=5_000_000), []
-    heart = Heart(lambda: database, RealClock(), 2, told.append)
+    clock, told = FakeClock(), []
+    database = FakeSeed(ahead_us=5_000_000, clock=clock)
+    heart = Heart(lambda: database, clock, 2, told.append)
     heart.start()
     wait_until(lambda: database.beats)
-    assert abs(heart.ahead_us - 5_000_000) < 1_000_000
+    assert heart.ahead_us == 5_000_000
     heart.tell()
     assert len(told) == 1
     assert "ahead of" in told[0]

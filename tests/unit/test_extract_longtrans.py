@@ -142,8 +142,9 @@ def test_the_parameter() -> None:
             long_setting(parse_text(f"WARNLONGTRANS {words}", "x")[0])
 
 
-def test_showtrans_chooses_and_shows_what_is_being_received() -> None:
+def test_showtrans_chooses_and_shows_what_is_being_received(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction that the source is handing over is committed there, and its changes so far are counted."""
+    monkeypatch.setattr(longtrans, "ANSWER_SECONDS", 60.0)
     log = ScriptedLog(list(SCRIPT[:3]))
     log.open = Outstanding((transaction("70", 3), transaction("71", 1), transaction("72", None)), "s", "0/1A", 5)
     settings = Settings("EXT1", "home", "host", TRAIL, "./dirdat/lt")

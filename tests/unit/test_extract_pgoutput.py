@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from extract.sources.pgoutput import Decoder, PgoutputError, Relation, Shape, fix_bool, fix_bytea, lsn_text, parse_lsn
+from extract.sources.pgoutput import (
+    Decoder,
+    ManyTablesError,
+    PgoutputError,
+    Relation,
+    Shape,
+    fix_bool,
+    fix_bytea,
+    lsn_text,
+    parse_lsn,
+)
 from tests.support import pgwire
 from tests.support.pgwire import UNCHANGED, ListSink, shape_of
 from trails.codec import binary
@@ -147,6 +157,23 @@ def test_an_unchanged_value_without_an_old_row_is_refused(old: list[bytes | None
     ):
         made.decode(pgwire.update(1, [b"2", UNCHANGED], old, b"K"))
     assert sink.records == []
+
+
+def test_tables_are_not_kept_for_ever() -> None:
+    """The next session names those again that are in use. Never inside a transaction, and none before one was done."""
+    sink = ListSink()
+    tables = [pgwire.table(n, f"t{n}", "d", "id*") for n in range(1, 5)]
+    made = Decoder(sink, shape_of, 0, most_tables=2)
+    for final, relations in ((100, tables[:2]), (200, tables[2:])):
+        made.decode(pgwire.begin(final))
+        for relation in relations:
+            made.decode(pgwire.relation(relation))
+            made.decode(pgwire.insert(relation.oid, [b"1"]))
+        made.decode(pgwire.commit(final))
+    assert len(sink.records) == 4
+    with pytest.raises(ManyTablesError, match="4 tables"):
+        made.decode(pgwire.begin(300))
+    assert not made.open
 
 
 def test_a_transaction_that_is_in_the_trail_already_is_dropped_whole() -> None:

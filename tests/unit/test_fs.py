@@ -38,9 +38,10 @@ def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):
         RealFs().listdir(str(tmp_path / "dirdat"))
 
 
-def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path):
+def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path, monkeypatch):
     """INFO ALL while ALTER or a start takes the lock: who only looks is waited for, who holds it is not."""
     path, fs = str(tmp_path / ".EXT1.lock"), RealFs()
+    monkeypatch.setattr("trails.fs.LOCK_SECONDS", 60.0)  # who looks may be stopped in the middle of it
     fs.lock(path).release()
     done = threading.Event()
     looks = [threading.Thread(target=_look, args=(path, done)) for _ in range(2)]
@@ -53,6 +54,7 @@ def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path):
         done.set()
         for thread in looks:
             thread.join()
+    monkeypatch.undo()
     held = fs.lock(path)
     with pytest.raises(LockedError, match=str(os.getpid())):
         fs.lock(path)

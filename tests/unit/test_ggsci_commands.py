@@ -82,6 +82,30 @@ def test_a_folder_that_is_no_home_is_told(tmp_path):
 # --- ADD, ALTER, DELETE -----------------------------------------------------------------------------------------------
 
 
+def test_a_file_of_a_group_that_is_not_added_yet_is_checked_as_what_it_says(home):
+    """GoldenGate's USERIDALIAS line, and no SOURCEDB: an Extract all the same, and what is missing is told."""
+    write(home, "ext1", "EXTRACT ext1\nUSERIDALIAS src\nEXTTRAIL ./dirdat/lt\nTABLE s.*;\n")
+    text = bad(home, "CHECK PARAMS ext1")
+    assert "USERIDALIAS: Extract has no such parameter" in text
+    assert "SOURCEDB is missing; expected SOURCEDB url [, USERIDALIAS alias" in text
+    assert "EXTTRAIL" not in text
+    write(home, "ext1", "EXTRACT ext1\nRMTTRAIL ./dirdat/rt\n")
+    assert "RMTHOST is missing" in bad(home, "CHECK PARAMS ext1")
+
+
+def test_alter_exttrail_changes_the_size_of_files_to_come(groups):
+    """As GoldenGate's ALTER EXTTRAIL; a trail that is not registered, or a size that can't be, changes nothing."""
+    assert good(groups, "ALTER EXTTRAIL dirdat/lt, MEGABYTES 50") == "EXTTRAIL altered.\n"
+    assert "is not registered" in bad(groups, "ALTER EXTTRAIL ./dirdat/lt, EXTRACT pmp1, MEGABYTES 60")
+    assert "expected 1 to 2000" in bad(groups, "ALTER EXTTRAIL ./dirdat/lt, EXTRACT ext1, MEGABYTES 2001")
+    good(groups, "ALTER RMTTRAIL ./dirdat/rt, EXTRACT pmp1, MEGABYTES 7")
+    assert group(groups, "EXT1").trails == (registration.TrailReg("./dirdat/lt", "EXTTRAIL", 50),)
+    assert group(groups, "PMP1").trails == (registration.TrailReg("./dirdat/rt", "RMTTRAIL", 7),)
+    lock = groups.fs.lock(groups.lock("EXT1"))
+    assert "STOP EXT1 first" in bad(groups, "ALTER EXTTRAIL ./dirdat/lt, MEGABYTES 5")
+    lock.release()
+
+
 def test_add_registers_groups_and_trails(groups):
     """The registration holds what was told; INFO shows it without any checkpoint."""
     assert group(groups, "EXT1").trails == (registration.TrailReg("./dirdat/lt", "EXTTRAIL", 5),)
@@ -352,7 +376,7 @@ def test_obey_echoes_runs_all_and_fails_if_one_did(home):
     text = bad(home, "OBEY setup.oby")
     assert "1> ADD EXTRACT e1," in text.replace("2>", "1>")
     assert "1 of 3 commands failed" in text
-    assert [reg.name for reg in home.groups()] == ["E1", "E2"]
+    assert [reg.name for reg in registration.all(home)] == ["E1", "E2"]
 
 
 def test_obey_stops_an_endless_nesting(home):

@@ -37,10 +37,20 @@ from trails.errors import GateError
         ("history", "HISTORY", "", {}),
         ("info exttrail", "INFO EXTTRAIL", "", {}),
         ("! -2", "!", "-2", {}),
+        ("info ext ext1, detail", "INFO EXTRACT", "EXT1", {"DETAIL": True}),
+        ("STATS REP *", "STATS REPLICAT", "*", {}),
+        ("add extt ./dirdat/lt extract e", "ADD EXTTRAIL", "./dirdat/lt", {"EXTRACT": "E"}),
+        ("add ext e, tranlog;", "ADD EXTRACT", "E", {"TRANLOG": True}),
+        ("info ext, detail", "INFO ER", "EXT", {"DETAIL": True}),
+        ("stats rep", "STATS ER", "REP", {}),
+        ("exit;", "EXIT", "", {}),
+        ("info all ;", "INFO ALL", "", {}),
+        ("dblogin sourcedb postgresql://h/d userid u password a;", "DBLOGIN", "",
+         {"SOURCEDB": "postgresql://h/d", "USERID": "u", "PASSWORD": "a;"}),
     ],
 )  # fmt: skip
 def test_a_line_becomes_a_command(line, name, operand, values):
-    """Any case, commas or none, synonyms, the kind of group left out."""
+    """Any case, commas or none, synonyms, the kind of group left out or cut short, a `;` at the end."""
     parsed = GRAMMAR.parse(line)
     assert (parsed.command.name, parsed.operand, parsed.values) == (name, operand, values)
 

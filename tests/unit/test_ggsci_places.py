@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -27,6 +30,7 @@ from trails.runtime.home import Home
 from trails.writer import TrailWriter
 
 KV = table("s", "kv", "id", "id")
+HOUR = 3_600_000_000
 
 
 @pytest.fixture
@@ -137,10 +141,11 @@ def at(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC).astimezone().isoformat(sep=" ")
 
 
-def read_from(home: Home, group: str) -> list[str]:
+def read_from(home: Home, group: str, trail: str = "lt") -> list[str]:
     """CSNs of the transactions that a reader finds where the group is sent."""
     order = registration.load(home, group).alter
-    reader = BlockReader(home.fs, TrailName.parse("./dirdat/lt", home.root), Position(order["seqno"], order["rba"]))
+    name = TrailName.parse(f"./dirdat/{trail}", home.root)
+    reader = BlockReader(home.fs, name, Position(order["seqno"], order["rba"]))
     planner, found = Planner(reader), []
     while (unit := planner.next()) is not None:
         found += [unit.csn] if unit.blocks else []
@@ -154,6 +159,58 @@ def test_a_pump_begins_at_the_first_transaction_of_a_time(source: Home, first: i
     text = good(source, f"ALTER EXTRACT pmp1, BEGIN '{at(first)}'")
     assert "It begins at sequence #" in text
     assert read_from(source, "PMP1") == [tx.csn for tx in SCRIPT[first - 1 :]]
+
+
+def _trail_of(home: Home, times: Sequence[int]) -> list[int]:
+    """A trail, ./dirdat/lc, of transactions of these commit times, over many files; the number of each one's file."""
+    trail = TrailName.parse("./dirdat/lc", home.root)
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, max_bytes=MAX_BYTES, restart_open=True)
+    writer.define([WIDER])
+    files = []
+    for number, time_us in enumerate(times, 1):
+        tx = Tx(number, 6, table=WIDER)
+        writer.append_data(
+            Indicator.WHOLE, [WIDER.id], tx.records(), changes=6, transactions=1, origin=Position(0, number),
+            csn=tx.csn, time_us=time_us,
+        )  # fmt: skip
+        files.append(writer.position.seqno)
+    writer.sync()
+    writer.close()
+    good(home, "ADD EXTRACT pmp2, EXTTRAILSOURCE ./dirdat/lc")
+    return files
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_time_is_found_in_the_trails_order_though_clocks_were_put_back(source: Home, seed: int):
+    """By up to an hour, any number of times, inside files and between them: the first that committed then or later."""
+    chance, now, times = random.Random(seed), 10**15, []
+    for _ in range(60):
+        now += chance.randrange(HOUR)
+        times.append(now)
+        if chance.random() < 0.2:
+            now = max(times) - chance.randrange(HOUR)
+    files = _trail_of(source, times)
+    assert files[-1] > 10
+    for wanted in chance.sample(times, 12):
+        text = good(source, f"ALTER EXTRACT pmp2, BEGIN '{at(wanted)}'")
+        first = next(n for n, time_us in enumerate(times) if time_us >= wanted)
+        assert f"It begins at sequence # {files[first]}, RBA" in text
+        assert read_from(source, "PMP2", "lc")[0] == Tx(first + 1, 0).csn
+
+
+def test_files_that_lie_before_a_time_are_not_read(source: Home):
+    """Of each only the header and the first commit: what is damaged behind that is nobody's matter here."""
+    times = [10**15 + n * HOUR for n in range(40)]
+    files = _trail_of(source, times)
+    trail = TrailName.parse("./dirdat/lc", source.root)
+    wanted = 30
+    for seqno in range(files[wanted] - 2):
+        last = max(n for n, file in enumerate(files) if file == seqno)
+        assert last > min(n for n, file in enumerate(files) if file == seqno), "a file has more than one"
+        with open(trail.path(seqno), "r+b") as file:
+            file.seek(-500, os.SEEK_END)
+            file.write(bytes(100))
+    assert f"sequence # {files[wanted]}," in good(source, f"ALTER EXTRACT pmp2, BEGIN '{at(times[wanted])}'")
 
 
 def test_a_pump_begins_behind_the_last_transaction(source: Home):
@@ -232,4 +289,4 @@ def test_an_extract_is_sent_to_its_log(source: Home):
 def test_a_place_that_can_not_be_had_is_refused_with_why(source: Home, line: str, told: str):
     """Nothing is noted then."""
     assert told in bad(source, line)
-    assert [group.alter_no for group in source.groups()] == [0, 0]
+    assert [group.alter_no for group in registration.all(source)] == [0, 0]

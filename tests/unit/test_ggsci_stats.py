@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ggsci import sendview, statsview
+from tests.support.zones import machine_in
 from trails.record import Op
 from trails.runtime.stats import CDR_CONFLICTS, CDR_SUCCEEDED, IGNORED, PERIODS, Stats, cdr_conflicts, report_lines
+
+
+@pytest.fixture(autouse=True)
+def utc():
+    """Times are shown in the machine's zone; here it is UTC."""
+    with machine_in("UTC"):
+        yield
 
 
 def counted() -> Stats:
@@ -81,17 +91,23 @@ def test_rates_sums_and_a_choice_of_tables():
     reply = counted().to_reply()
     statsview.keep_tables(reply, lambda table: table == "s.b")
     assert [len(statsview.period_of(reply, name)["tables"]) for name in PERIODS] == [1] * 4
+    reply = counted().to_reply()
+    statsview.keep_tables(reply, lambda table: table == "p.a")
+    assert [table["from"] for table in reply["tables"]] == ["s.a"], "by the target's name too"
 
 
 def test_a_pump_that_decodes_nothing_shows_operations_alone():
     """It can't tell inserts from deletes, so it does not say that there were none."""
-    stats = Stats(lambda: 0)
+    stats = Stats(lambda: 0, note="All tables are counted together.")
     stats.count("*.*", "*.*", "operations", 7)
     lines = statsview.stats("EXTRACT", stats.to_reply(), 0)
+    assert lines[3:5] == ["All tables are counted together.", ""]
+    assert "Extracting from *.* to *.*:" in lines
     assert [line for line in lines if line.startswith("\t")] == [
         "\tTotal operations                   \t           7.00"
     ]
     assert stats.report_lines()[1] == "       #                operations:         7"
+    assert stats.report_lines()[-2:] == ["All tables are counted together.", ""]
 
 
 def test_send_status_layout():
@@ -114,6 +130,16 @@ def _open(**changes):
         "client": "psql process 4711", "pid": 4711, "state": "idle in transaction", "name": "", "items": 0, "csn": "",
     }  # fmt: skip
     return one | changes
+
+
+@pytest.mark.parametrize(("ahead_us", "side"), [(1_234_567, "1.235 s ahead of"), (-500_000, "0.500 s behind")])
+def test_send_status_of_a_pump_shows_the_other_clock(ahead_us: int, side: str):
+    """With what may be wrong about it, and how old that is; nothing where it is not known."""
+    clocks = {"ahead_us": ahead_us, "error_us": 2000, "age_us": 65_000_000}
+    lines = sendview.status("EXTRACT", "PMP1", 7, {"status": "At EOF", "clocks": clocks})
+    assert f"  Clock of the remote host: {side} this one, give or take 0.002 s (00:01:05 ago)" in lines
+    unknown = sendview.status("EXTRACT", "PMP1", 7, {"status": "At EOF", "clocks": {}})
+    assert not any("Clock" in line for line in unknown)
 
 
 def test_showtrans_layout():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import pytest
 
 from ggsci import view
 from ggsci.facts import GroupFacts
+from tests.support.zones import machine_in
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.runtime.registration import Registration, TrailReg
 
@@ -17,14 +15,10 @@ NOW = 1_700_000_000 * SECOND
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch):
+def utc():
     """Times are shown in the machine's zone; here it is UTC."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    os.environ.get("TZ")
-    time.tzset()
+    with machine_in("UTC"):
+        yield
 
 
 def wal(seqno: int, rba: int, lsn: str) -> Place:

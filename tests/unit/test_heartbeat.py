@@ -15,7 +15,7 @@ from trails.format import BlockHeader, Kind
 from trails.fs import RealFs
 from trails.heartbeat import Arrivals, Beat, Stamp, beat_of, block_records, entry_of, judged, lag_of
 from trails.record import Op
-from trails.runtime.clockdiff import ClockWatch, compare
+from trails.runtime.clockdiff import WINDOW, ClockWatch, Difference, Nearest, compare
 from trails.testing import FakeClock
 
 BEGIN = (int(Op.BEGIN), "0/1", "7", 5)
@@ -139,9 +139,27 @@ def test_a_difference_is_told_once_until_it_was_gone():
     assert told == []
     for ahead in (-3_000_000, -4_000_000, 0, 3_000_000):
         watch.found(ahead)
+        watch.found(ahead, 10_000_000)  # an answer that says nothing changes nothing
     assert [("behind" in line, "3.000 s" in line) for line in told] == [(True, True), (False, True)]
     watch.found(None)
     assert watch.ahead_us is None
+
+
+def test_of_several_answers_the_quickest_counts():
+    """As long as it is among the last ones, and none contradicts it: then a clock has moved, and the new one counts."""
+    near = Nearest()
+    slow, quick = Difference(400_000, 500_000), Difference(1_000, 2_000)
+    assert near.add(slow) == slow
+    assert near.add(quick) == quick
+    for _ in range(WINDOW - 1):
+        assert near.add(slow) == quick
+    assert near.add(slow) == slow
+    near.add(quick)
+    moved = Difference(5_000_000, 900_000)
+    assert near.add(moved) == moved
+    assert near.add(Difference(5_100_000, 900_000)).ahead_us == 5_100_000, "of two alike the newer one"
+    near.clear()
+    assert near.add(slow) == slow
 
 
 def test_logdump_shows_every_stamp():

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from demo.ports import free_port
 from ggsci.manager import purge as manager_purge
 from ggsci.manager.manager import Manager
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import HOUR, PurgeRule
-from tests.support.homes import bad, free_port, good, make_home
+from tests.support.homes import bad, good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from demo.ports import free_port
 from ggsci.manager import children as manager_children
 from ggsci.manager import lag as manager_lag
 from ggsci.manager.children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS, Children
 from ggsci.manager.manager import FIXED, Manager, Timers
 from ggsci.manager.notify import Notifier
 from ggsci.manager.params import ManagerParams
-from tests.support.homes import free_port, good, group, make_home, wait_for, write
+from tests.support.homes import good, group, make_home, wait_for, write
 from trails.errors import OperatorError, ParamError
 from trails.runtime import registration, status
 from trails.runtime.clock import RealClock
@@ -30,7 +31,8 @@ from trails.runtime.report import Log, Report
 from trails.runtime.status import ProcessFile
 from trails.testing import FakeClock
 
-# A group's process as the Manager knows one: the lock, the process file, and nothing to do.
+# A group's process as the Manager knows one: it waits at a gate, takes the lock, writes the process file, and then has
+# nothing to do.
 GROUP = """
 import os, sys, time
 from trails.errors import LockedError
@@ -38,7 +40,8 @@ from trails.runtime import status
 from trails.runtime.home import Home
 from trails.runtime.status import ProcessFile
 home = Home.at(sys.argv[1])
-time.sleep(float(sys.argv[2]))
+while sys.argv[2] and not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
 try:
     lock = home.fs.lock(home.lock("R1"))
 except LockedError as error:
@@ -77,14 +80,14 @@ def home(tmp_path):
         process.wait()
 
 
-def like_a_group(home, delay: float = 0.0):
-    """The command line of GROUP in this home."""
-    return [sys.executable, "-c", GROUP, home.root, str(delay)]
+def like_a_group(home, gate: Path | str = ""):
+    """The command line of GROUP in this home; it goes on once the file `gate` is there."""
+    return [sys.executable, "-c", GROUP, home.root, str(gate)]
 
 
-def by_hand(home, delay: float = 0.0) -> int:
-    """Start the group's process without a Manager, and wait until it runs."""
-    process = subprocess.Popen(like_a_group(home, delay))
+def by_hand(home) -> int:
+    """Start the group's process without a Manager."""
+    process = subprocess.Popen(like_a_group(home))
     home.__dict__["started"].append(process)
     return process.pid
 
@@ -92,14 +95,19 @@ def by_hand(home, delay: float = 0.0) -> int:
 class Team:
     """Children of one Manager, their program, and a clock that a test moves."""
 
-    def __init__(self, home, rule: str, command=None):
-        self.home, self.clock = home, FakeClock()
+    def __init__(self, home, rule: str, command=None, clock: FakeClock | None = None):
+        self.home, self.clock = home, clock or FakeClock()
         self.children = Children(home, params(rule), log_of(home), self.clock, command or (lambda *_: ["false"]))
 
     @property
     def child(self):
         """What is known of R1."""
         return self.children.children.get("R1")
+
+    @property
+    def tries(self) -> int:
+        """How often AUTORESTART has started R1 again."""
+        return self.children.rows()[0]["retries"]
 
     def later(self, seconds: float) -> None:
         """Move time, and let the Manager look."""
@@ -112,12 +120,14 @@ class Team:
 
 def test_cw_26_a_manager_killed_in_the_middle_of_a_start_leaves_one_process(home):
     """CW-26: its child has no lock yet, the next Manager starts another: one of them runs, and is watched."""
-    first = Team(home, "AUTOSTART ER *", lambda *_: like_a_group(home, 0.7))
+    gate = Path(home.root, "gate")
+    first = Team(home, "AUTOSTART ER *", lambda *_: like_a_group(home, gate))
     first.children.adopt_and_start()
     home.__dict__["started"].append(first.child.process)  # from here on the first Manager is dead
     second = Team(home, "AUTOSTART ER *\nAUTORESTART ER *", lambda *_: like_a_group(home))
     second.children.adopt_and_start()
     home.__dict__["started"].append(second.child.process)
+    gate.touch()
 
     def settled() -> bool:
         second.later(0.1)
@@ -156,9 +166,11 @@ def test_what_a_person_started_by_hand_is_found_and_watched(home):
 
 def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):
     """ALTER holds the group's lock for a moment: that is nothing a person must mend."""
-    team = Team(home, "AUTORESTART ER *, WAITSECONDS 5", lambda *_: like_a_group(home, 1))
+    gate = Path(home.root, "gate")
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 5", lambda *_: like_a_group(home, gate))
     team.children.start("R1")
     lock = home.fs.lock(home.lock("R1"))
+    gate.touch()
     team.child.process.wait(60)
     team.children.look()
     lock.release()
@@ -205,7 +217,7 @@ def test_nothing_is_started_while_the_disk_is_full_and_that_is_no_try(home):
     team.children.adopt_and_start()
     for _ in range(5):
         team.later(SPACE_SECONDS)
-    assert (team.child.alive, team.child.retries, team.child.row("R1")["waits_for"]) == (False, 0, full[0])
+    assert (team.child.alive, team.tries, team.child.row("R1")["waits_for"]) == (False, 0, full[0])
     assert log_text(home).count("REPLICAT R1 is not started yet: dirdat: 1 MB of 100 GB free") == 1
     full[0] = ""
     team.later(SPACE_SECONDS)
@@ -238,6 +250,67 @@ def test_tries_count_within_resetminutes(home):
             team.children.look()
             team.later(every)
         assert ("did not help within 100 seconds" in log_text(home)) == given_up
+
+
+TWICE = "AUTORESTART ER *, RETRIES 2, WAITSECONDS 1, RESETSECONDS 100"
+
+
+def dying(*_):
+    """A program that waiting could mend, and never does."""
+    return ["sh", "-c", "exit 3"]
+
+
+def test_tries_outlive_the_manager(home):
+    """A group that dies again and again gets RETRIES in all within RESETMINUTES, not from each Manager anew."""
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(2**22 + 1, 1, "ENDED", "A", 3, "away"))
+    clock = FakeClock()
+
+    def one_manager() -> tuple[int, bool]:
+        """(tries, whether it started the group): it sees one death, and then dies itself."""
+        team = Team(home, TWICE, dying, clock)
+        team.children.adopt_and_start()
+        team.later(0)
+        if started := team.child.process:
+            started.wait(60)
+            team.children.look()
+        return team.tries, started is not None
+
+    assert [one_manager() for _ in range(4)] == [(1, True), (2, True), (2, False), (2, False)]
+    assert log_text(home).count("2 restarts did not help within 100 seconds") == 3
+    clock.sleep(100)
+    assert one_manager() == (1, True)
+
+
+def test_an_operators_start_and_a_deletion_forget_the_tries(home):
+    """On disk too; a damaged note is told, and costs the count."""
+    team = Team(home, TWICE, dying)
+    path = Path(home.folder("dirpcs"), "MGR.tries")
+    for name in ("R1", "GONE"):
+        team.children._tries.add(name)
+    team.children.start("R1")
+    assert list(json.loads(path.read_text())) == ["GONE"]
+    path.write_text('{"R1": 7}')
+    assert Team(home, TWICE).children._tries.of("R1") == 0
+    assert "AUTORESTART counts its tries anew" in log_text(home)
+    team.child.process.wait(60)
+    team.children.look()
+    team.later(1)
+    team.child.process.wait(60)
+    team.children.look()
+    good(home, "DELETE REPLICAT r1")
+    team.later(CENSUS_SECONDS)
+    assert "R1" not in json.loads(path.read_text())
+
+
+def test_tries_are_counted_by_a_clock_that_may_be_wrong(home):
+    """A count from a time that is yet to come begins now: it neither lasts for ever nor is lost."""
+    clock = FakeClock()
+    Team(home, TWICE, clock=clock).children._tries.add("R1")
+    early = FakeClock(clock.now_us() - 3600 * 1_000_000)
+    tries = Team(home, TWICE, clock=early).children._tries
+    assert tries.within("R1", 100) == 1
+    early.sleep(100)
+    assert tries.within("R1", 100) == 0
 
 
 def test_a_damaged_registration_hides_no_other_group(home):
@@ -290,7 +363,7 @@ def test_a_full_disk_never_makes_autorestart_give_up(home):
         full[0] = ""
         team.later(SPACE_SECONDS)
         assert team.child.pid != ended
-    assert team.child.retries == 0
+    assert team.tries == 0
     assert "did not help" not in log_text(home)
 
 
@@ -417,7 +490,7 @@ def test_status_tells_all_that_a_page_shows(home, manager):
     reply = made.command("STATUS", {})
     assert {"port", "bind", "started_us", "children", "collectors", "disk", "disks"} <= set(reply)
     assert (reply["bind"], reply["started_us"]) == ("127.0.0.1", 7)
-    assert {"path", "free", "size", "warn", "stop", "state"} == set(reply["disk"])
+    assert {"path", "free", "size", "warn", "stop", "state", "unit"} == set(reply["disk"])
     pool = made.command("GETPORTINFO", {})["pool"]
     assert sum(row["last"] - row["first"] + 1 for row in pool) == 256 or pool
     answer = made.command("GETPURGEOLDEXTRACTS", {})

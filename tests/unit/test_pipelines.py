@@ -330,17 +330,19 @@ def answering(home: Home, name: str, answer: dict[str, Any]) -> Iterator[None]:
         server.close(0)
 
 
-def test_a_running_stage_answers_for_itself(home: Home):
+def test_a_running_stage_answers_for_itself(home: Home, monkeypatch: pytest.MonkeyPatch):
     """What METRICS says, with the age of its lag."""
+    monkeypatch.setattr(stages, "ASK_SECONDS", 60.0)
     lock = running(home, "PMP1")
     answer = {
         "lag_us": 7, "lag_at_us": NOW - SECOND, "backlog_bytes": 0, "backlog_us": 0, "ops_s": 1.5, "bytes_s": 2.5,
-        "busy": 0.25, "operations": 9, "extra": {"inflight_bytes": 3},
+        "bytes_out_s": 0.5, "busy": 0.25, "operations": 9, "extra": {"inflight_bytes": 3},
     }  # fmt: skip
     with answering(home, "PMP1", answer):
         pump = pipelines.gather(home, NOW)[0].stages[1]
     lock.release()
     assert (pump.status, pump.lag_us, pump.lag_age_us, pump.ops_s, pump.busy) == ("RUNNING", 7, SECOND, 1.5, 0.25)
+    assert (pump.bytes_s, pump.bytes_out_s) == (2.5, 0.5)
     assert (pump.extra["inflight_bytes"], pump.extra["operations"], pump.pid) == (3, 9, os.getpid())
 
 
@@ -396,14 +398,15 @@ def test_columns_stay_in_their_places_and_the_slow_one_is_marked():
     extract = stage("EXTRACT", "EXT1", extra={"slot": "tg_1", "wal_kept_bytes": 5 << 20, "wal_headroom_bytes": None})
     replicat = stage(
         "REPLICAT", "REP1", lag_us=34 * SECOND, backlog_bytes=12 << 20, backlog_us=34 * SECOND, ops_s=1234.4,
-        bytes_s=99.6, busy=0.98,
+        bytes_s=99.6, bytes_out_s=12.4, busy=0.98,
     )  # fmt: skip
     judged = holding.judge(path(extract, replicat))
     lines = slow.lines([pipelines.Pipeline("p", "s", "t", judged)])
     title, *rows = lines[5:9]
     assert len({len(line) for line in (title, *rows)}) == 1
     assert rows[2] == (
-        "* REPLICAT  REP1      RUNNING     00:00:34  00:00:00     12.0 MB  00:00:34        1234         100  0.98"
+        "* REPLICAT  REP1      RUNNING     00:00:34  00:00:00     12.0 MB  00:00:34        1234         100"
+        "          12  0.98"
     )
     assert "  Held back by REPLICAT REP1: its input waits (12.0 MB of 34 s), its output is idle, busy 0.98." in lines
     assert "  Slot tg_1 keeps back 5.0 MB of the source's log; no limit is set (max_slot_wal_keep_size)." in lines

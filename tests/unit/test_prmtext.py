@@ -89,6 +89,16 @@ def test_columns_named_like_words_of_the_language_stay_where_they_stand():
     assert [each[1] for each in statements(text)] == ["s.t, COLS ( id, list )", "s.u, COLS ( macro, obey, cmdtrace)"]
 
 
+def test_what_stands_behind_an_ampersand_begins_no_parameter():
+    """DDL & INCLUDE MAPPED is how DDL is written: no file is meant; so too where a macro makes the lines."""
+    assert statements("DDL & -- a comment\n INCLUDE MAPPED, &\n OBEY & \n MACRO\nLIST\nEXTRACT e\n") == [
+        ("DDL", "INCLUDE MAPPED, OBEY MACRO", 1), ("EXTRACT", "e", 6),
+    ]  # fmt: skip
+    assert statements("MACRO #ddl\nBEGIN\nDDL &\nINCLUDE MAPPED\nEND;\n#ddl ()\n") == [("DDL", "INCLUDE MAPPED", 6)]
+    for text in ("COMMENT so &\n", "EXTRACT e -- this & that &\n"):
+        assert "a readable file" in fault(text + "INCLUDE ./nothing\n")
+
+
 def test_another_macro_character():
     assert lines("MACROCHAR $\nMACRO $m BEGIN X END;\n$m\n#m\n") == ["X", "#m"]
 

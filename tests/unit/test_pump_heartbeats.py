@@ -65,7 +65,7 @@ def test_a_heartbeat_passes_with_a_stamp(source, keeps):
     source.small()
     source.sync()
     stamps = heartbeats()
-    stamps.compared(7, 0)
+    stamps.greeted(FakeClock().now_us() + 7, FakeClock().now_us())
     found = sent(source, stamps, keeps=keeps)
     (outgoing,) = [o for o in found if o.beat is not None]
     made = decoded(source, outgoing)

@@ -116,9 +116,9 @@ def test_a_registration_comes_back_as_it_was(home: Home) -> None:
     for reg in (rep, EXT1):
         registration.save(home, reg)
     assert registration.load(home, "EXT1") == EXT1
-    assert home.groups() == [EXT1, rep]
+    assert registration.all(home) == [EXT1, rep]
     registration.delete(home, "EXT1")
-    assert home.groups() == [rep]
+    assert registration.all(home) == [rep]
     with pytest.raises(OperatorError, match="group EXT1 does not exist"):
         registration.load(home, "EXT1")
 

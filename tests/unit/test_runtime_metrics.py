@@ -30,10 +30,11 @@ def test_rates_are_of_the_last_ten_seconds_not_of_the_whole_run():
     meter = Meter(work, clock)
     for second in range(1, 101):
         clock.sleep(1)
-        work.done = Counters(operations=10 * second, transactions=second, bytes_in=1000 * second)
+        work.done = Counters(operations=10 * second, transactions=second, bytes_in=1000 * second, bytes_out=7 * second)
         meter(clock.monotonic())
     found = meter.reply()
     assert (found["ops_s"], found["bytes_s"], found["operations"]) == (10.0, 1000.0, 1000)
+    assert (found["bytes_out_s"], found["bytes_out"]) == (7.0, 700)
     for _ in range(10):
         clock.sleep(1)
         meter(clock.monotonic())

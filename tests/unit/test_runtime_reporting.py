@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from replicat.__main__ import notes
 from tests.support.homes import make_home
+from tests.support.zones import machine_in
 from trails.checkpoint import Checkpoint
 from trails.errors import OperatorError, ParamError
 from trails.record import Op
@@ -34,14 +34,8 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.fixture(autouse=True)
 def berlin() -> Iterator[None]:
     """A machine whose clock changes twice a year."""
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "Europe/Berlin"
-    time.tzset()
-    yield
-    os.environ.pop("TZ")
-    if before is not None:
-        os.environ["TZ"] = before
-    time.tzset()
+    with machine_in("Europe/Berlin"):
+        yield
 
 
 def at(text: str) -> int:
@@ -315,7 +309,7 @@ def test_a_report_that_cannot_be_rolled_goes_on(home: Home, monkeypatch: pytest.
 def test_what_a_replicat_says_of_each_batch_does_not_fill_the_log(home: Home) -> None:
     """A batch a second that the target refuses as a whole: some lines, then one a minute with how many there were."""
     clock = FakeClock()
-    note = notes(Log(home, "Trailgate Delivery", "rep1.prm", clock), clock)
+    note = notes(Log(home, "Trailgate Delivery", "rep1.prm", clock))
     for _ in range(600):
         note("The target refused a batch as a whole")
         clock.sleep(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from ggsci.web import figures
+from ggsci.web import app, figures
 from ggsci.web.figures import COUNTER, FAMILIES
 from ggsci.web.tokens import ensure_token
 from ggsci.web.watch import HomeView
@@ -32,7 +32,7 @@ def home(tmp_path):
     good(made, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
     place = Place(3, 4096, time_us=1)
     write = WriteCheckpoint(5, 6000, 1, "./dirdat/lt", "EXTTRAIL")
-    read = ReadCheckpoint("PostgreSQL", place, place)
+    read = ReadCheckpoint("PostgreSQL", place, place, Place(2, 512))
     beat = {"from": "shop", "to": "", "path": "EXT1", "lag_us": 7, "at_us": 1_000_000, "every_s": 60}
     save = Checkpoint(
         "EXT1", "EXTRACT", (read,), (write,), saved_us=RealClock().now_us(), lag_us=2_000_000,
@@ -70,6 +70,7 @@ def test_figures_of_a_stage_and_its_checkpoint(home):
         "trailgate_turn_age_seconds": 0.005, "trailgate_group_up": 0, "trailgate_checkpoint_lag_seconds": 2,
         "trailgate_read_timestamp_seconds": 1e-6, "trailgate_write_timestamp_seconds": 1e-6,
         "trailgate_read_seqno": 3, "trailgate_read_rba": 4096, "trailgate_write_seqno": 5, "trailgate_write_rba": 6000,
+        "trailgate_recovery_seqno": 2, "trailgate_recovery_rba": 512,
     }  # fmt: skip
     assert {name: value(found, name, **group) for name in expected} == expected
     assert value(found, "trailgate_figure", figure="inflight_bytes") == 9
@@ -111,6 +112,7 @@ def test_stats_heartbeats_and_disks(home):
         "lag_us": 1_500_000,
         "at_us": 5_000_000,
         "every_s": 10,
+        "stages": [{"from": "shop", "to": "EXT1", "us": 400_000}, {"from": "EXT1", "to": "REP1", "us": None}],
     }
     stale = {**beat, "path": "EXT1 ==> REP2", "at_us": -500_000_000}
     asked = figures.Asked(
@@ -120,7 +122,7 @@ def test_stats_heartbeats_and_disks(home):
     disk = {"path": "/d", "free": 10, "size": 100, "warn": 20, "stop": 5}
     made = [
         *figures._of_answers(asked, "EXT1", labels, 8_000_000),
-        *figures._home(HomeView("home", details={"disks": [disk]}), 0, asked),
+        *figures._home(HomeView("home", details={"disks": [disk, disk | {"free": 7, "unit": "files"}]}), 0, asked),
     ]
     found = samples(figures.exposition([s for s in made if s[2] is not None])[0].decode())
     assert value(found, "trailgate_table_operations_total", operation="inserts", table='s."T"', target="s.t") == 3
@@ -130,12 +132,17 @@ def test_stats_heartbeats_and_disks(home):
     assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1 ==> REP1", to="copy") == 1.5
     assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1 ==> REP1") == 3
     assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1 ==> REP2") is None, "stale"
+    assert value(found, "trailgate_heartbeat_stage_seconds", path="EXT1 ==> REP1", stage="shop to EXT1") == 0.4
+    assert value(found, "trailgate_heartbeat_stage_seconds", stage="EXT1 to REP1") is None, "clocks not compared"
+    assert value(found, "trailgate_heartbeat_stage_seconds", path="EXT1 ==> REP2") is None, "stale"
     assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1 ==> REP2") == 508
     assert value(found, "trailgate_disk_free_bytes", path="/d") == 10
+    assert value(found, "trailgate_disk_free_files", path="/d") == 7
 
 
-def test_a_scrape_asks_running_processes_at_most_once_in_a_while(home):
+def test_a_scrape_asks_running_processes_at_most_once_in_a_while(home, monkeypatch):
     """Two scrapes in a row are one look."""
+    monkeypatch.setattr(app, "FIGURES_SECONDS", 600.0)
     calls = []
     server = ControlServer(home, "EXT1", lambda verb, _: calls.append(verb) or {})
     site = Site(home, [pipeline(stage(home))])
@@ -163,9 +170,69 @@ def test_the_dashboard_uses_these_names_only():
             labels = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)
             assert set(labels) <= set(FAMILIES[name].labels), expression
             used.add(name)
-    queries = [one["query"]["query"] for one in board["templating"]["list"]]
+    queries = [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
     assert all(name in FAMILIES for query in queries for name in re.findall(r"trailgate_[a-z_]+", query))
     assert {"trailgate_lag_seconds", "trailgate_lag_known", "trailgate_backlog_bytes", "trailgate_group_status"} <= used
+
+
+def test_the_dashboard_is_one_that_grafana_takes():
+    """Variables before they are used, a data source to choose, panels that don't overlap, expressions that close."""
+    board = json.loads(DASHBOARD.read_text())
+    assert {"title", "uid", "schemaVersion", "time", "refresh", "templating", "panels"} <= set(board)
+    assert "id" not in board, "Grafana gives it"
+    variables = board["templating"]["list"]
+    names = [one["name"] for one in variables]
+    assert (names[0], variables[0]["type"], variables[0]["query"]) == ("datasource", "datasource", "prometheus")
+    for at, one in enumerate(variables):
+        assert {"name", "type", "query", "current"} <= set(one)
+        assert set(re.findall(r"\$\{?(\w+)", json.dumps(one["query"]))) <= set(names[:at])
+    cells: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        assert panel["type"] in ("stat", "timeseries")
+        assert panel["title"]
+        assert set(panel["fieldConfig"]) == {"defaults", "overrides"}
+        place = panel["gridPos"]
+        taken = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert max(x for x, _ in taken) < 24
+        assert not taken & cells, panel["title"]
+        cells |= taken
+        assert panel["targets"]
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+        for asked in (panel, *panel["targets"]):
+            assert asked["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        for target in panel["targets"]:
+            check_promql(target["expr"], names)
+            legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            labels = {label for name in re.findall(r"trailgate_\w+", target["expr"]) for label in FAMILIES[name].labels}
+            assert legend <= labels, target["legendFormat"]
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def check_promql(text: str, variables: list[str]) -> None:
+    """Every character is of a known kind, brackets close, counters are only read by rate, variables are there."""
+    kinds = (
+        r'"(?:[^"\\]|\\.)*"', r"\[\d+[smhd]\]", r"[A-Za-z_]\w*", r"\d+(?:\.\d+)?", r"=~|!~|!=|==|>=|<=|[-+*/<>=,(){}]",
+    )  # fmt: skip
+    rest = re.sub("|".join(kinds), "", text)
+    assert not rest.strip(), f"{rest!r} in {text}"
+    bare = re.sub(kinds[0], "", text)
+    depth: list[str] = []
+    for mark in re.findall(r"[(){}\[\]]", bare):
+        if mark in "({[":
+            depth.append(mark)
+        else:
+            assert depth.pop() + mark in ("()", "{}", "[]"), text
+    assert not depth, text
+    words = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\{[^}]*\}|\([a-z, ]+\)|\[\w+\]", " ", bare)))
+    assert {w for w in words if not w.startswith("trailgate_")} <= {"sum", "count", "max", "rate", "vector", "or", "by"}
+    assert set(re.findall(r"\$(\w+)", text)) <= set(variables)
+    for counter in re.findall(r"trailgate_\w+_total", bare):
+        assert re.search(rf"rate\({counter}(?:\{{[^}}]*\}})?\[", bare), text
 
 
 def test_the_docs_name_every_family():

@@ -55,6 +55,12 @@ def home(tmp_path):
     return made
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """No search stops because this machine stands still for a while."""
+    monkeypatch.setattr(trailpages, "SECONDS", 60.0)
+
+
 @pytest.fixture
 def site(home):
     fed = {"home_id": home.id, "fed_by": f"{home.id}/EXT1"}

@@ -36,6 +36,8 @@ STREAM = [
     (Side.PUMP, BLOCK),
     (Side.COLLECTOR, wire.Ping(7)),
     (Side.PUMP, wire.Pong(7)),
+    (Side.PUMP, wire.Ping(3)),
+    (Side.COLLECTOR, wire.Pong(3, 1_700_000_000_000_000)),
     (Side.PUMP, wire.Ping(2**64 - 1)),
     (Side.COLLECTOR, wire.Pong(2**64 - 1)),
     (Side.COLLECTOR, ACK),
@@ -240,15 +242,16 @@ def test_unknown_keys_of_a_greeting_are_ignored():
 
 
 def test_a_peer_of_before_sends_fewer_keys():
-    """`encrypt` and `now_us` came later: without them nothing is encrypted, and the clocks are not compared."""
+    """`encrypt`, `clock` and `now_us` came later: without them nothing is encrypted, and no clocks are compared."""
     ends = pair()
-    for side, message, key in ((Side.PUMP, HELLO, b"\xa7encrypt\xc2"), (Side.COLLECTOR, WELCOME, b"\xa6now_us\x00")):
+    later = b"\xa7encrypt\xc2\xa5clock\xc2"
+    for side, message, key in ((Side.PUMP, HELLO, later), (Side.COLLECTOR, WELCOME, b"\xa6now_us\x00")):
         data = bytearray(bytes_of(ends[side], message))
         at = data.index(key)
         del data[at : at + len(key)]
         data[1:5] = (len(data) - FRAME.size).to_bytes(4, "big")
-        # one pair fewer in the msgpack map: its first byte stands behind magic and version, or version alone
-        data[FRAME.size + (6 if side is Side.PUMP else 2)] -= 1
+        # fewer pairs in the msgpack map: its first byte stands behind magic and version, or version alone
+        data[FRAME.size + (6 if side is Side.PUMP else 2)] -= 2 if side is Side.PUMP else 1
         assert list(ends[other(side)].receive(data)) == [message]
 
 
@@ -302,6 +305,9 @@ def test_an_ack_of_what_was_not_sent_is_an_error(origin):
         (Side.COLLECTOR, State.STREAMING, Type.BLOCK, bytes(119)),
         (Side.PUMP, State.STREAMING, Type.ACK, bytes(23)),
         (Side.PUMP, State.STREAMING, Type.PING, bytes(7)),
+        (Side.PUMP, State.STREAMING, Type.PONG, bytes(15)),
+        (Side.PUMP, State.STREAMING, Type.PONG, bytes(8) + b"\xff" * 8),
+        (Side.COLLECTOR, State.STREAMING, Type.PONG, bytes(15) + b"\1"),
         (Side.PUMP, State.STREAMING, Type.REFUSE, b""),
         (Side.PUMP, State.STREAMING, Type.REFUSE, b"\2no"),
         (Side.PUMP, State.GREETING, Type.WELCOME, b"\0"),
@@ -310,7 +316,7 @@ def test_an_ack_of_what_was_not_sent_is_an_error(origin):
     ],
 )
 def test_a_body_of_the_wrong_shape_is_an_error(side, state, kind, body):
-    """Short bodies and wrong first bytes."""
+    """Short bodies, wrong first bytes, a time that is none, and one that only a Collector tells."""
     end = Session(side)
     end.state = state
     with pytest.raises(ProtocolError):
@@ -366,9 +372,9 @@ def test_a_heartbeat_pings_every_third_and_gives_up_after_the_whole():
     """Silence counts from the last byte heard; our own sending never does."""
     beat = Heartbeat(9.0, 100.0)
     assert beat.due(102.9) is None
-    assert beat.due(103.0) == wire.Ping(1)
+    assert beat.due(103.0) == wire.Ping(103_000_000)
     assert beat.due(105.0) is None
-    assert beat.due(106.0) == wire.Ping(2)
+    assert beat.due(106.0) == wire.Ping(106_000_000)
     assert not beat.silent(108.9)
     assert beat.silent(109.0)
     beat.heard(109.0)
