@@ -16,7 +16,7 @@ demo: setup ## replicate between two embedded PostgreSQL servers while processes
 	@$(PYTHON_BIN) -m demo
 
 test: lint ## lint and all tests
-	$(PYTEST) -n 2 --dist loadgroup
+	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
 
 check: lint ## the quick loop: lint, and the tests without databases and Spark
 	$(PYTEST) -q -n 2 -m "not e2e and not spark"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from demo.embedded import BASE_PREFIX, processes_in
 from demo.mariadb import MariaServer
@@ -26,6 +27,28 @@ TESTS = Path(__file__).parent
 OFFLINE = tuple(TESTS / name for name in ("unit", "property", "fault", "compat"))
 MARKER = "TRAILGATE_TEST_RUN"
 _numbers = itertools.count(1)
+
+# How long an example, or making it, takes says nothing on a loaded machine.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("untimed")
+
+
+# --- the order --------------------------------------------------------------------------------------------------------
+
+LONGEST_FIRST = ("pipeline-kill", "spark", "pipeline-bad", "pipeline-demo", "pipeline-hosts", "pipeline-secrets", "web")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The groups that one process must run from end to end come first, so that none is left over at the end."""
+    items.sort(key=_group_rank)
+
+
+def _group_rank(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker else ""
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 # --- nothing left running -------------------------------------------------------------------------------------------
@@ -80,7 +103,7 @@ def nothing_left_running() -> Iterator[None]:
     run = uuid.uuid4().hex
     os.environ[MARKER] = run
     yield
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (left := _leftovers(run)) and time.monotonic() < deadline:
         time.sleep(0.05)
     names = [f"{pid}: {_command(pid)}" for pid in left]
@@ -118,12 +141,15 @@ class _NoPGconn:
     connect = connect_start = ping = staticmethod(_no_database)
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Tests under OFFLINE, with their fixtures, can't reach a network or a database by mistake.
 
     A hook and not a fixture: hypothesis refuses fixtures that are made once per test, not per example.
+    Tests of Spark, and what they start, share an archive of classes: made here, outside of any test's time.
     """
+    if item.get_closest_marker("spark"):
+        share_classes()
     if not any(item.path.is_relative_to(folder) for folder in OFFLINE):
         return (yield)
     import psycopg
@@ -179,7 +205,7 @@ def _own_database(server: PostgresServer, prefix: str) -> Iterator[str]:
 
 def _drop_slots(server: PostgresServer, database: str) -> None:
     """A slot in use can't be dropped, and its walsender may take a moment to end."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     where = f"WHERE database = '{database}'"
     while server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
         server.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots {where} AND active")
@@ -201,8 +227,11 @@ def target_db(pg_target: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaServer]:
-    """A MariaDB for all tests of this worker; where none is installed they fail with one line that says what to do."""
-    with MariaServer() as server:
+    """A MariaDB for all tests of this worker; where none is installed they fail with one line that says what to do.
+
+    It does not wait for the disk: tests kill the server, not the machine.
+    """
+    with MariaServer(options={"innodb-flush-method": "nosync"}) as server:
         yield server
 
 
@@ -220,13 +249,6 @@ def maria_db(mariadb: MariaServer) -> Iterator[str]:
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests of Spark, and what they start, share an archive of classes; the others never pay for it."""
-    if item.get_closest_marker("spark"):
-        share_classes()
-
-
 @pytest.fixture(scope="session")
 def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One engine for the session, for tests of xdist group "spark": a start takes seconds, and a process has one."""
@@ -234,5 +256,6 @@ def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     folder = tmp_path_factory.mktemp("engine")
     made = SparkEngine(SparkSettings("test", str(folder / "scratch"), str(folder / "spark.log")))
+    made.start()
     yield made
     made.close()

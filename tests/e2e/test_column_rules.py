@@ -60,8 +60,8 @@ def test_a_whole_pipe(pipe: tuple[Capture, LinkBench]) -> None:
     capture.sql(PEOPLE, "CREATE TABLE log (v text)")
     capture.register()
     capture.sql(
-        "INSERT INTO people VALUES (1, 'Ann', 'pin', 'Porto', '4000')",
-        "UPDATE people SET name = 'Eve', secret = 'other'",
+        "INSERT INTO people VALUES (1, 'Ann', 'first secret', 'Porto', '4000')",
+        "UPDATE people SET name = 'Eve', secret = 'second secret'",
         "UPDATE people SET id = 2",
         "INSERT INTO log VALUES ('one')",
     )
@@ -110,7 +110,7 @@ def test_a_whole_pipe(pipe: tuple[Capture, LinkBench]) -> None:
     assert {row["FIRST"] for _, row in logged} == {"extract"}
     assert {row["PUMP"] for _, row in logged} == {"PMP1"}
     assert len({row["XID"] for _, row in logged}) == 3
-    assert not any(b"pin" in path.read_bytes() or b"other" in path.read_bytes() for path in capture.folder.glob("lt*"))
+    assert not any(b" secret" in path.read_bytes() for path in capture.folder.glob("lt*"))
 
 
 def person(number: int, name: str) -> dict[str, str]:
@@ -160,7 +160,7 @@ def test_an_unchanged_value_of_a_group(capture: Capture, trandata: bool) -> None
     if not trandata:
         extract = capture.start()
         with pytest.raises(OperatorError, match=r"public\.t, row \(1\).*column big.*ADD TRANDATA"):
-            step_until(extract, lambda: False, 20)
+            step_until(extract, lambda: False)
         extract.close()
         return
     with capture.running() as extract:
@@ -188,7 +188,7 @@ def test_a_table_that_changes_its_shape(capture: Capture) -> None:
     extract = capture.start()
     capture.sql("ALTER TABLE t RENAME v TO u", "UPDATE t SET u = 'III' WHERE id = 3")
     with pytest.raises(OperatorError, match=r"e\.prm:4: TABLE public\.t: COLS: the table has no column v; .*id, u"):
-        step_until(extract, lambda: False, 20)
+        step_until(extract, lambda: False)
     extract.close()
     # With both names under a wildcard each shape gives what it has.
     capture.tables = "TABLE public.t*, COLS (id, v, u);\n"

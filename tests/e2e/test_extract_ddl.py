@@ -13,6 +13,7 @@ from demo.servers import PostgresServer
 from extract.sources import pgddl
 from tests.support.capturing import Capture, ask, step_until
 from tests.support.ddl_capturing import capture_with_trigger, ddls, shown, told
+from tests.support.homes import wait_for
 from tests.support.trail_script import payload_of
 from trails.codec import decode_data
 from trails.ddl import DDL_FILLED, DDL_ROWS, DDL_USING
@@ -310,6 +311,7 @@ def test_start_needs_the_trigger(source_db: str, tmp_path: Path) -> None:
 def test_a_schema_is_renamed_while_its_table_changes(capture: Capture) -> None:
     """ALTER SCHEMA does not wait for those who are changing tables in it: neither undoes what the other did."""
     capture.patterns = ("*.*",)
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER%'"
     capture.sql("CREATE SCHEMA s1", "CREATE TABLE s1.t (id int PRIMARY KEY)")
     capture.register()
     with capture.running() as extract:
@@ -318,9 +320,7 @@ def test_a_schema_is_renamed_while_its_table_changes(capture: Capture) -> None:
             with psycopg.connect(capture.url) as one, ThreadPoolExecutor(1) as pool:
                 one.execute(f"ALTER {first}".encode())
                 other = pool.submit(capture.sql, f"ALTER {second}")
-                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER%'"
-                while not capture.sql(waits):
-                    pass
+                wait_for(lambda: capture.sql(waits), what="a session that waits")
                 one.commit()
                 other.result()
         with psycopg.connect(capture.url) as one:

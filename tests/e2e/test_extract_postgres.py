@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from demo.servers import PostgresServer
+from extract import longtrans
 from extract.admin import answer
 from extract.longtrans import Outstanding
 from extract.sources.pgdriver import Session
@@ -146,7 +148,7 @@ def test_unchanged_toast_without_full_identity_is_refused(capture: Capture) -> N
     extract = capture.start()
     assert any("public.t. ADD TRANDATA" in line for line in capture.said)
     with pytest.raises(OperatorError, match=r"public\.t, row \(1\), CSN 0.*column big.*REPLICA IDENTITY FULL"):
-        step_until(extract, lambda: False, 20)
+        step_until(extract, lambda: False)
     extract.close()
     assert len(capture.changes()) <= 1
 
@@ -254,7 +256,7 @@ def test_an_idle_publication_lets_the_slot_advance(capture: Capture) -> None:
         end = capture.sql("SELECT pg_current_wal_lsn()::text")[0][0]
         slot = capture.slot["slot"]
         query = f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = '{slot}'"
-        step_until(extract, lambda: capture.sql(query)[0][0], 20)
+        step_until(extract, lambda: capture.sql(query)[0][0])
     assert len(capture.changes()) == 1
     capture.sql("INSERT INTO t VALUES (2)")
     with capture.running() as extract:
@@ -326,6 +328,24 @@ def test_a_login_that_does_not_fit_is_refused() -> None:
         assert "can't be reached" in reply["error"]
 
 
+def test_a_session_that_has_met_many_tables_ends_and_nothing_else_does(capture: Capture) -> None:
+    """Also where one transaction alone names more of them: each arrives, once, and in order."""
+    tables = [f"t{n}" for n in range(6)]
+    capture.sql(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in tables))
+    capture.register()
+    with capture.running() as extract:
+        source = extract._source
+        source._settings = replace(source._settings, most_tables=2)
+        source._decoder._most_tables = 2
+        capture.sql(*(f"INSERT INTO {name} VALUES (1)" for name in tables))
+        capture.sql("; ".join(["BEGIN", *(f"INSERT INTO {name} VALUES (2)" for name in tables), "COMMIT"]))
+        capture.sql("INSERT INTO t0 VALUES (3)")
+        capture.drain(extract)
+    found = [[(change.table.name, change.after["id"]) for change in one] for one in capture.changes()]
+    assert found == [*([(name, "1")] for name in tables), [(name, "2") for name in tables], [("t0", "3")]]
+    assert [line for line in capture.said if "tables were met since the session began" in line][2:]
+
+
 def test_a_server_that_stays_away_ends_the_process(capture: Capture, pg_source: PostgresServer) -> None:
     """After RECONNECTSECS: AwayError, exit code 3, which the Manager restarts."""
     capture.reconnect_seconds = 1.0
@@ -334,7 +354,7 @@ def test_a_server_that_stays_away_ends_the_process(capture: Capture, pg_source: 
     extract = capture.start()
     pg_source.kill()
     with pytest.raises(AwayError, match="gave up after 1 s"):
-        step_until(extract, lambda: False, 20)
+        step_until(extract, lambda: False)
     extract.close()
     pg_source.start()
 
@@ -420,8 +440,9 @@ def stranger(capture: Capture) -> Outstanding:
         capture.sql("DROP ROLE tg_stranger")
 
 
-def test_showtrans_shows_what_holds_back_the_slot(capture: Capture) -> None:
+def test_showtrans_shows_what_holds_back_the_slot(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is open, one that is prepared; readers and other sessions are none. The oldest comes first."""
+    monkeypatch.setattr(longtrans, "ANSWER_SECONDS", 60.0)
     capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
     capture.register()
     with capture.running() as extract, psycopg.connect(capture.url) as first, psycopg.connect(capture.url) as reader:

@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.capturing import Capture
+from tests.support.link import wait_until
+from trails.fs import RealFs
+from trails.plan import Planner
 from trails.position import TrailName
-from trails.reader import last_header
+from trails.reader import BlockReader, last_header
 from trails.record import Op
 from trails.runtime import registration
 from trails.runtime.home import Home
 from trails.runtime.registration import Registration, TrailReg
+from trails.runtime.status import Status, status_of
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
@@ -52,12 +56,16 @@ def start(capture: Capture) -> subprocess.Popen[str]:
 
 
 def wait_for(capture: Capture, rows: int, process: subprocess.Popen[str]) -> None:
-    """Until the trail holds that many changes."""
+    """Until the trail holds that many changes, by its block headers."""
     deadline = time.monotonic() + 60
-    while sum(map(len, capture.changes())) < rows:
+    planner, found = Planner(BlockReader(RealFs(), capture.settings.trail)), 0
+    while found < rows:
+        if (unit := planner.next()) is not None:
+            found += unit.changes
+            continue
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def test_killed_again_and_again_while_it_captures(capture: Capture) -> None:
@@ -75,7 +83,10 @@ def test_killed_again_and_again_while_it_captures(capture: Capture) -> None:
         process.kill()
         process.wait()
     process = start(capture)
-    wait_for(capture, written + 8 * 20_000, process)
+    wait_for(capture, written + 8 * 20_000, process)  # which those before it may have captured already
+    home = Home(str(capture.folder.parent))
+    group = registration.load(home, "EXT1")
+    wait_until(lambda: status_of(home, group).status is Status.RUNNING)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0, process.communicate()[1]
     found = capture.changes()
@@ -99,8 +110,9 @@ def test_a_lost_checkpoint_file_costs_nothing(capture: Capture) -> None:
         (capture.folder.parent / "dirchk" / "EXT1.cpe").unlink()
     report = (capture.folder.parent / "dirrpt" / "EXT1.rpt").read_text()
     order = [
-        "Trailgate Capture", "Operating System Version:", "Running with the following parameters", "Run Time Messages",
-        "Database Version:\nPostgreSQL", "TABLE resolved: TABLE public.t. Key columns: ", "Run Time Statistics",
+        "Trailgate Capture", "Operating System Version:", "Running with the following parameters",
+        "Database Version:\nPostgreSQL", "Run Time Messages", "TABLE resolved: TABLE public.t. Key columns: ",
+        "Run Time Statistics",
         "Last record for the last committed transaction is the following:", "From Table public.t to public.t:",
     ]  # fmt: skip
     assert sorted(order, key=report.index) == order

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import pairwise
 
 import pytest
 
 from tests.support.ddl_trail import SCRIPT, read_ddl_trail, write_ddl_trail
+from tests.support.homes import good
 from tests.support.link import LinkBench, Source, wait_until
 from trails.ddl import DdlChange
 from trails.reader import last_header
@@ -15,8 +17,8 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def bench(tmp_path):
-    made = LinkBench(tmp_path)
+def bench(tmp_path, request):
+    made = LinkBench(tmp_path, **getattr(request, "param", {}))
     yield made
     made.close()
 
@@ -85,6 +87,40 @@ def test_tcp_statistics_tell_what_went_over_the_link(bench):
     assert (again["blocks"], again["sessions"]) == (0, 0)
     refused = bench.ask("SHOWTRANS")["error"]
     assert "a pump knows no request SHOWTRANS. It knows FORCESTOP, GETLAG, GETPARAMINFO, GETTCPSTATS," in refused
+
+
+@pytest.mark.parametrize("bench", [{"timeout": 2}], indirect=True, ids=["TIMEOUT 2"])
+def test_the_clocks_are_compared_as_long_as_the_link_is_up(bench):
+    """With each answer to a PING. Here is one clock, so what is known of two is never further off than it says."""
+    Source(bench.fs, bench.local, seed=11).mixed(2)
+    bench.start()
+    bench.drain()
+    ages: list[int] = []
+
+    def answers() -> int:
+        found = bench.ask("STATUS")["clocks"]
+        assert abs(found["ahead_us"]) <= found["error_us"] + 1, found
+        ages.append(found["age_us"])
+        return sum(later < earlier for earlier, later in pairwise(ages))
+
+    wait_until(lambda: answers() > 3)
+    extra = bench.ask("METRICS")["extra"]
+    assert abs(extra["clock_offset_us"]) <= extra["clock_error_us"] + 1
+
+
+def test_a_pump_that_decodes_nothing_says_what_it_counts(bench):
+    """STATS with a table that was asked for shows what there is, all tables together, and why."""
+    Source(bench.fs, bench.local, seed=12).mixed(5)
+    bench.start()
+    bench.drain()
+    reply = bench.ask("STATS")
+    (row,) = reply["tables"]
+    for words in ("", ", TABLE sales.orders", ", TOTALSONLY sales.*"):
+        text = good(bench.near, f"STATS EXTRACT PMP1, TOTAL{words}")
+        assert "All tables are counted together: PASSTHRU sends blocks undecoded" in text
+        assert "Extracting from *.* to *.*:" in text
+        assert f"Total operations                   \t{row['operations']:15.2f}" in text
+    assert bench.stop() == 0
 
 
 def test_rollover_begins_a_new_remote_file_and_loses_nothing(bench):

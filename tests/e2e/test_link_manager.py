@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from demo.ports import free_ports
 from tests.support.link import LinkBench, Source, end, wait_until
 from tests.support.secure import certify, without_certificates
 from trails.runtime.registration import TrailReg
@@ -21,13 +20,12 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path, request):
     """A LinkBench whose pump asks a real Manager of the far home."""
-    made = LinkBench(tmp_path)
+    made = LinkBench(tmp_path, **getattr(request, "param", {}))
     made.manager.close()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    Path(made.far.prm("mgr")).write_text(f"PORT {port}\nDYNAMICPORTLIST {port + 1}-{port + 40}\n")
+    port, *_, last = free_ports(41)
+    Path(made.far.prm("mgr")).write_text(f"PORT {port}\nDYNAMICPORTLIST {port + 1}-{last}\n")
     prm = Path(made.near.prm("PMP1"))
     prm.write_text(prm.read_text().replace(str(made.manager.port), str(port)).replace(", NOTLS", ""))
     certify(made.far, made.far, made.near)
@@ -43,6 +41,7 @@ def start_manager(bench) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", bench.far.root])
 
 
+@pytest.mark.parametrize("bench", [{"timeout": 3}], indirect=True, ids=["TIMEOUT 3"])
 def test_a_stopped_collector_is_replaced_by_the_manager(bench):
     """CW-24: SIGSTOP; the pump asks again, the Manager ends the old one first, the trail stays a true copy."""
     source = Source(bench.fs, bench.local, seed=21)
@@ -81,7 +80,6 @@ def test_a_killed_manager_does_not_disturb_the_session(bench):
     os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
     source.mixed(10)
     wait_until(lambda: "can't be reached" in bench.log())
-    time.sleep(0.2)
     bench.real = start_manager(bench)
     bench.drain()
     assert bench.assert_equal() > 30

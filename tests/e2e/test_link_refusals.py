@@ -237,7 +237,7 @@ def test_nothing_passes_for_many_files_that_are_purged(tmp_path):
         last = source.writer.durable.seqno
         assert last > 30
         bench.start()
-        wait_until(lambda: (bench.checkpoint() or bench) and _acked(bench) >= last, 20, "origin at the last file")
+        wait_until(lambda: (bench.checkpoint() or bench) and _acked(bench) >= last, what="origin at the last file")
         bench.stop()
         for seqno in range(last):
             Path(bench.local.path(seqno)).unlink()
@@ -246,7 +246,7 @@ def test_nothing_passes_for_many_files_that_are_purged(tmp_path):
             source.small()
         source.sync()
         bench.start()
-        wait_until(lambda: Path(bench.near.ggserr).read_text().count("going on from") == 2)
+        wait_until(lambda: Path(bench.near.ggserr).read_text().count("going on from") >= 2)
         assert records_of(bench.fs, bench.remote) == []
         assert bench.stop() == 0
     finally:

@@ -16,7 +16,7 @@ from replicat.refused.discardfile import DiscardFile
 from replicat.replicat import Replicat
 from replicat.targets.postgres import PostgresSettings, PostgresTarget
 from tests.e2e.test_replicat_postgres import Bench, D, I, T, U
-from tests.e2e.test_replicat_process import LOG, Group, group
+from tests.e2e.test_replicat_process import LOG, SPARKLESS, Group, group
 from tests.support.homes import bad, good
 from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import InlineEngine, table
@@ -175,7 +175,7 @@ def test_cw28_a_discard_file_that_can_not_grow(group: Group, monkeypatch: pytest
     group.parameters("REPERROR (23514, DISCARD)", "DISCARDFILE ./dirdsc/rep1.dsc, MEGABYTES 8")
     path = Path(group.home.root, "dirdsc", "rep1.dsc")
     assert "nothing was discarded" in bad(group.home, "VIEW DISCARD rep1")
-    group.start()
+    group.start(SPARKLESS)
     group.feed.tx((I, LOG, ["before"]))
     group.wait(lambda: group.sql("SELECT count(*) FROM log") == [(1,)])
     assert group.process is not None
@@ -198,6 +198,8 @@ def test_cw28_a_discard_file_that_can_not_grow(group: Group, monkeypatch: pytest
     assert (tables["src.account"]["inserts"], tables["src.account"]["discards"]) == (0, 1)
     assert 'owner = "x"' in good(group.home, "VIEW DISCARD rep1")
     warning = re.compile(r"WARNING TG-01154 .*src\.account SQLSTATE 23514: 1\); see .*rep1\.dsc")
-    group.wait(lambda: bool(warning.search(Path(group.home.ggserr).read_text())))
-    assert len(warning.findall(Path(group.home.report("REP1")).read_text())) == 1
+    group.wait(lambda: bool(warning.search(Path(group.home.report("REP1")).read_text())))
     assert group.stop()[0] == 0
+    assert [
+        len(warning.findall(Path(path).read_text())) for path in (group.home.report("REP1"), group.home.ggserr)
+    ] == [1, 1]

@@ -78,7 +78,7 @@ def rows_of(part: Part | Unmapped) -> list[tuple[str | None, ...]]:
 def test_a_mapped_job_gives_the_filtered_net_effect(spark_engine: SparkEngine, feed: TrailFeed):
     """More rows than one Arrow batch, several MAPs of a table, a table without one; one job for all."""
     plain = table("s", "plain", "id v n", "id")
-    size = 2 * BATCH_ROWS + 100
+    size = BATCH_ROWS + 100
     changes: list[Any] = []
     for i in range(size):
         changes += [(Op.INSERT, KV, [str(i), f"v{i}", str(i % 3)]), (Op.INSERT, plain, [str(i), "p", None])]

@@ -134,6 +134,7 @@ def test_staging_tables_do_not_add_up(bench: Bench, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("replicat.targets.postgres.MOST_STAGES", 3)
     tables = [table("src", f"t{n}", "id a", "id") for n in range(5)]
     monkeypatch.setattr("replicat.targets.postgres.FEW_ROWS", 0)
+    monkeypatch.setattr("replicat.targets.postgres.MORE_BYTES", 0)
     for each in tables:
         bench.sql(f"CREATE TABLE {each.name} (id int PRIMARY KEY, a text)")
         bench.sql(f"INSERT INTO {each.name} VALUES (1, ''), (2, ''), (3, ''), (4, '')")
@@ -148,6 +149,28 @@ def test_staging_tables_do_not_add_up(bench: Bench, monkeypatch: pytest.MonkeyPa
     finally:
         process.close()
     assert [bench.sql(f"SELECT a FROM {each.name}") for each in tables] == [[("z",)]] * 5
+
+
+def test_more_hot_tables_than_staging_tables_make_none_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """The catalog would swell: rows of further tables stand in the statements instead."""
+    monkeypatch.setattr("replicat.targets.postgres.MOST_STAGES", 3)
+    monkeypatch.setattr("replicat.targets.postgres.FEW_ROWS", 0)
+    tables = [table("src", f"t{n}", "id a", "id") for n in range(6)]
+    for each in tables:
+        bench.sql(f"CREATE TABLE {each.name} (id int PRIMARY KEY, a text)")
+        bench.sql(f"INSERT INTO {each.name} SELECT n, '' FROM generate_series(1, 9) n")
+    process = bench.replicat()
+    found = []
+    try:
+        for value in "xyz":
+            bench.feed.tx(*((U, each, [str(key), value]) for each in tables for key in range(1, 9)))
+            drain(process)
+            found.append(bench.sql("SELECT oid FROM pg_class WHERE relpersistence = 't' AND relname LIKE 'tg%'"))
+    finally:
+        process.close()
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 3
+    assert [bench.sql(f"SELECT count(*) FROM {each.name} WHERE a = 'z'") for each in tables] == [[(8,)]] * 6
 
 
 def test_a_key_of_an_extensions_type(bench: Bench):

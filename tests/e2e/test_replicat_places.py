@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from demo.ports import free_port
 from tests.e2e.test_replicat_process import LOG, Group
-from tests.support.homes import end_all, free_port, ggsci, good, status, write
+from tests.support.homes import end_all, ggsci, good, status, write
 from trails.record import Op
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -23,7 +24,7 @@ def group(tmp_path: Path, target_db: str) -> Iterator[Group]:
     write(made.home, "mgr", f"PORT {free_port()}\n")
     yield made
     end_all(made.home)
-    made.feed.close()
+    made.close()
 
 
 def test_aftercsn_to_end_csn(group: Group):

@@ -437,7 +437,7 @@ def test_cw15_target_crash_between_staging_and_merge(bench: Bench, pg_target: An
 
 def drain(process: Replicat) -> None:
     """Step and flush until nothing is left, reconnecting as the loop would: a flush notices what a crash took."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         more = process.step()
         if not more and not process._away and process._at_eof:

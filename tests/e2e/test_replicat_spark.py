@@ -83,16 +83,20 @@ def test_the_ports_of_spark_open_to_nobody_else(engine: SparkEngine):
     with socket.create_connection(("127.0.0.1", rpc), 60) as link:
         link.settimeout(60)
         link.sendall(struct.pack(">q", 8 + len(frame)) + frame)
-        assert b"Expected SaslMessage" in link.recv(1 << 16)
+        answer = b""
+        while b"Expected SaslMessage" not in answer:
+            more = link.recv(1 << 16)
+            assert more, answer
+            answer += more
     assert engine._context.getConf().get("spark.authenticate") == "true"
 
 
 def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch):
     """One name a job, kept until the JVM's end, would be hundreds of megabytes a day."""
-    monkeypatch.setattr("replicat.engine.FORGET_JOBS", 10)
+    monkeypatch.setattr("replicat.engine.FORGET_JOBS", 5)
     hook = engine._context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
     hook.setAccessible(True)
-    for _ in range(30):
+    for _ in range(15):
         engine.submit([]).result(timeout=60)
     assert hook.get(None).size() <= 10
 
@@ -136,7 +140,7 @@ def test_no_java_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path
 SCRIPT = """
 import os, sys, time
 from replicat.engine import SparkEngine, SparkSettings
-SparkEngine(SparkSettings("test", sys.argv[2], sys.argv[1] + "/log"))
+SparkEngine(SparkSettings("test", sys.argv[2], sys.argv[1] + "/log")).start()
 print("up", flush=True)
 time.sleep(60)
 """
@@ -213,10 +217,9 @@ def test_the_trail_as_a_data_frame(spark: Any, feed: TrailFeed):
     assert rows[0].commit_time.timestamp() == 1
     second = rows[2].position
     late = spark.read.format("trail").option("begin", second).load(str(feed.trail))
-    assert late.count() == 4
+    assert [r.op for r in late.select("op").collect()] == ["DELETE", "TRUNCATE", "TRUNCATE", "INSERT"]
     early = spark.read.format("trail").option("end", second).load(str(feed.trail))
-    assert early.filter("op = 'UPDATE'").count() == 1
-    assert early.count() == 2
+    assert [r.op for r in early.filter("op <> 'INSERT'").collect()] == ["UPDATE"]
 
 
 def test_the_trail_as_a_stream(spark: Any, feed: TrailFeed, tmp_path: Path):
@@ -225,7 +228,7 @@ def test_the_trail_as_a_stream(spark: Any, feed: TrailFeed, tmp_path: Path):
     def run() -> None:
         stream = spark.readStream.format("trail").load(str(feed.trail))
         query = (
-            stream.selectExpr("after['id'] AS id").writeStream.format("parquet").option("path", str(tmp_path / "out"))
+            stream.selectExpr("after['id'] AS id").writeStream.format("text").option("path", str(tmp_path / "out"))
             .option("checkpointLocation", str(tmp_path / "chk")).start()
         )  # fmt: skip
         try:
@@ -239,5 +242,5 @@ def test_the_trail_as_a_stream(spark: Any, feed: TrailFeed, tmp_path: Path):
     feed.tx((Op.INSERT, KV, ["first", "x"]))
     run()
     run()
-    ids = [row.id for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    ids = [row.value for row in spark.read.text(str(tmp_path / "out")).collect()]
     assert len(ids) == len(set(ids)) == 21

@@ -1,4 +1,4 @@
-"""The real process, with Spark, on SQLite (a file in its home) and MariaDB: an expression, a kill, STATS."""
+"""The real process on SQLite (a file in its home) and MariaDB: a kill, STATS; with Spark, an expression."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
-from replicat.scratch import sweep
 from replicat.targets import admin_for
 from replicat.targets.sqlite_link import path_of
-from tests.e2e.test_replicat_process import Group
+from tests.e2e.test_replicat_process import SPARKLESS, Group
 from trails.record import Column, Op, TableDef
 from trails.runtime.control import ask
 
@@ -37,15 +36,9 @@ class OtherGroup(Group):
         super().register(checkpoint_table=f"{self.schema}.chk", **fields)
 
     def parameters(self, *lines: str) -> None:
-        """See Group."""
-        colmap = "COLMAP (USEDEFAULTS, up = upper(a) || '/' || change.operation)"
-        text = [
-            "REPLICAT rep1",
-            f"TARGETDB '{self.url}'",
-            *lines,
-            f"MAP src.kv, TARGET {self.schema}.kv, {colmap};",
-            "",
-        ]
+        """See Group; `lines` are those of the MAP behind its TARGET."""
+        mapped = ", ".join([f"MAP src.kv, TARGET {self.schema}.kv", *lines])
+        text = ["REPLICAT rep1", f"TARGETDB '{self.url}'", f"{mapped};", ""]
         Path(self.home.prm("REP1")).write_text("\n".join(text))
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
@@ -71,23 +64,19 @@ def test_a_process_is_killed_and_goes_on(
     group = OtherGroup(tmp_path, url, name, server)
     try:
         group.sql("CREATE TABLE kv (id bigint PRIMARY KEY, f double, a varchar(9), up varchar(40))")
-        group.start()
+        group.start(SPARKLESS)
         group.feed.tx((Op.INSERT, KV, ["1", "-0", "x"]))
         group.wait(lambda: group.sql("SELECT count(*) FROM kv") == [("1",)])
         tables = ask(group.home, "REP1", "STATS")["tables"]
         assert [(row["from"], row["inserts"], row["more"]) for row in tables] == [
             ("src.kv", 1, {"values converted": 1})
         ]
-        if kind == "sqlite":  # one Spark more is enough
-            group.stop(signal.SIGKILL)
+        group.stop(signal.SIGKILL)
         for number in range(2, 30):
             group.feed.tx((Op.INSERT, KV, [str(number), "1.5", "y"]), (Op.DELETE, KV, [str(number - 1), "0", ""]))
-        if group.process is None:
-            group.start()
+        group.parameters("COLMAP (USEDEFAULTS, up = upper(a) || '/' || change.operation)")
+        group.start()
         group.wait(lambda: group.sql("SELECT id, up FROM kv") == [("29", "Y/INSERT")])
         assert group.stop()[0] == 0
     finally:
-        if group.process is not None:
-            group.stop(signal.SIGKILL)
-        group.feed.close()
-        sweep()
+        group.close()

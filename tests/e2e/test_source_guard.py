@@ -103,8 +103,8 @@ def test_what_a_slot_keeps_back_is_told_while_the_extract_runs_and_when_it_does_
         assert extra["wal_kept_bytes"] > 1024
         assert extra["wal_headroom_bytes"] > 0
         # The end of the log as of the look is read at once: nothing waits, and the lag is none.
-        wait_for(lambda: metrics(home)["backlog_bytes"] == 0, what="an empty backlog")
-        assert metrics(home)["backlog_us"] == 0
+        none = {"backlog_bytes": 0, "backlog_us": 0}.items()
+        wait_for(lambda: none <= metrics(home).items(), what="an empty backlog")
         wait_for(lambda: "TG-01755" in Path(home.ggserr).read_text(), what="the warning")
         assert "(WALWARN 1.0 KB)" in Path(home.ggserr).read_text()
         text = good(home, "INFO EXTRACT ext1, DETAIL")

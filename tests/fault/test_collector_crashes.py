@@ -7,18 +7,21 @@ origin that it states.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from collector.collector import Collector, refuse
 from pump.feed import Feed
+from tests.support.crashing import crash_everywhere
 from tests.support.link import Source, records_of
 from trails import wire
 from trails.errors import GateError, LockedError, MismatchError, OperatorError, ProtocolError
 from trails.position import START, Position, TrailName
 from trails.reader import last_header
-from trails.testing import After, Crash, FaultFs
+from trails.testing import After, FaultFs
 
 pytestmark = pytest.mark.fault
 
@@ -78,61 +81,55 @@ def session(near: Near, far: FaultFs, every: int = 3, **changes) -> None:
         collector.close()
 
 
-@pytest.mark.parametrize("how", list(After))
-def test_a_crash_at_any_call_loses_and_doubles_nothing(how):
+@dataclass
+class Link:
+    """See crashing.World: the Collector's files, and the pump."""
+
+    near: Near
+    fs: FaultFs
+
+    def outside(self) -> Position:
+        return self.near.acked
+
+    def with_fs(self, fs: FaultFs) -> Link:
+        return Link(replace(self.near), fs)
+
+
+def test_a_crash_at_any_call_loses_and_doubles_nothing():
     """CW-02, CW-03, CW-04: at every call of a session; a second crash in the recovery; then the trails are equal."""
     near = Near.make()
-    probe = FaultFs()
-    session(near, probe)
     expected = records_of(near.fs, NEAR)
-    assert records_of(probe, FAR) == expected
-    calls = probe.calls
-    assert calls > 100
-    for at in range(1, calls + 1):
-        near.acked = START
-        far = FaultFs(crash_at=at)
-        _crashing(near, far)
-        far.reboot(how)
-        far.crash_at = far.calls + 1 + at % 23
-        _crashing(near, far)
-        far.reboot(how)
-        session(near, far)
-        assert records_of(far, FAR) == expected, f"crash at call {at}: {far.log[at - 1]}"
+
+    def check(link: Link) -> None:
+        assert records_of(link.fs, FAR) == expected
+
+    states = crash_everywhere(
+        Link(near, FaultFs()), lambda link: session(link.near, link.fs), check, again=lambda n: 1 + n % 23
+    )
+    assert states > 50
 
 
-def _crashing(near: Near, far: FaultFs) -> None:
-    try:
-        session(near, far)
-    except Crash:
-        pass
+def ordered(link: Link, wanted: Callable[[list[Any]], list[Any]], **changes: Any) -> None:
+    """A session with an ALTER, crashing at every call; then the records are as wanted, and the ALTER is spent."""
+    expected = wanted(records_of(link.near.fs, NEAR))
+
+    def live(link: Link) -> None:
+        link.near.acked = START
+        session(link.near, link.fs, **changes)
+
+    def check(link: Link) -> None:
+        assert records_of(link.fs, FAR)[-len(expected) :] == expected
+        assert last_header(link.fs, FAR).alter == changes["alter"]
+
+    assert crash_everywhere(link, live, check) > 50
 
 
 def test_an_alter_is_spent_exactly_once_whatever_the_call_that_crashes():
     """CW-19: crashes around the new file's header; the records stand once before and once after the jump."""
-    near = Near.make()
-    expected = records_of(near.fs, NEAR)
-    changes = {"alter": 3, "start": Position(0, 0)}
-    probe = FaultFs()
-    session(near, probe)
-    before = probe.calls
-    near.acked = START
-    session(near, probe, **changes)
-    assert records_of(probe, FAR) == expected * 2
-    for at in range(before + 1, probe.calls + 1):
-        near.acked = START
-        far = FaultFs()
-        session(near, far)
-        near.acked = START
-        far.crash_at = at
-        try:
-            session(near, far, **changes)
-        except Crash:
-            pass
-        far.reboot(After.POWER)
-        near.acked = START
-        session(near, far, **changes)
-        assert records_of(far, FAR) == expected * 2, f"crash at call {at}"
-        assert last_header(far, FAR).alter == 3
+    link = Link(Near.make(), FaultFs())
+    session(link.near, link.fs)
+    ordered(link, lambda records: records * 2, alter=3, start=Position(0, 0))
+    assert len(records_of(link.fs, FAR)) == 2 * len(records_of(link.near.fs, NEAR))
 
 
 def _left_open(near: Near) -> FaultFs:
@@ -154,21 +151,7 @@ def test_an_alter_inside_an_open_transaction_drops_it():
     whatever the call that crashes: the header that spends the ALTER never stands without the RESTART.
     """
     near = Near.make()
-    expected = records_of(near.fs, NEAR)
-    changes = {"alter": 1, "start": Position(0, 0)}
-    probe = _left_open(near)
-    before = probe.calls
-    session(near, probe, **changes)
-    for at in range(before + 1, probe.calls + 1):
-        near.acked = START
-        far = _left_open(near)
-        far.crash_at = at
-        with pytest.raises(Crash):
-            session(near, far, **changes)
-        far.reboot(After.POWER)
-        near.acked = START
-        session(near, far, **changes)
-        assert records_of(far, FAR)[-len(expected) :] == expected, f"crash at call {at}"
+    ordered(Link(near, _left_open(near)), lambda records: records, alter=1, start=Position(0, 0))
 
 
 @pytest.mark.parametrize("operation", ["write", "datasync"])

@@ -6,70 +6,53 @@ import contextlib
 
 import pytest
 
-from tests.support.trail_script import SCRIPT, TRAIL, expected, open_writer, run_script, transactions, write_tx
+from tests.support.crashing import crash_everywhere
+from tests.support.trail_script import (
+    SCRIPT,
+    TRAIL,
+    ScriptWorld,
+    expected,
+    open_writer,
+    run_script,
+    transactions,
+    write_tx,
+)
 from trails.errors import OperatorError
-from trails.reader import Block, BlockReader
+from trails.reader import BlockReader
 from trails.testing import After, Crash, FaultFs
 
 pytestmark = pytest.mark.fault
 
 
-def count_calls() -> int:
-    """File-system calls of one undisturbed run."""
-    fs = FaultFs()
-    run_script(fs, [], [])
-    return fs.calls
+def check(fs: FaultFs, acknowledged: list[int]) -> None:
+    """After a reboot: resume to the end; all is there once, and what was acknowledged still stands."""
+    world = ScriptWorld(fs, acknowledged)
+    world.live()
+    world.check()
 
 
-CALLS = count_calls()
-
-
-def check(fs: FaultFs, acknowledged: list[int], seen: list[Block]) -> None:
-    """After a reboot: resume to the end; all is there once, and what was seen or acknowledged still stands."""
-    was_seen = list(seen)
-    resumed: list[int] = []
-    run_script(fs, resumed, list(seen))
-    assert resumed[0] >= max(acknowledged, default=0), "an acknowledged transaction is gone"
-    assert transactions(fs) == expected()
-    for block in was_seen:
-        again = BlockReader(fs, TRAIL, block.start).read()
-        assert again is not None and (again.header, again.payload) == (block.header, block.payload)
-
-
-@pytest.mark.parametrize("how", After)
-def test_crash_at_every_call(how: After) -> None:
+def test_crash_at_every_call() -> None:
     """I1, I2, I4, I10; CW-09, CW-10, CW-11: for every call and every way to lose what was not synced."""
-    for n in range(1, CALLS + 1):
-        fs, acknowledged, seen = FaultFs(crash_at=n), [0], []
-        with pytest.raises(Crash):
-            run_script(fs, acknowledged, seen)
-        fs.reboot(how)
-        check(fs, acknowledged, seen)
+    assert crash_everywhere(ScriptWorld(), ScriptWorld.live, ScriptWorld.check) > 100
 
 
-@pytest.mark.parametrize("how", After)
-def test_a_reader_at_every_call_sees_only_what_stays(how: After) -> None:
+def test_a_reader_at_every_call_sees_only_what_stays() -> None:
     """I4: a reader that looks between any two calls of the writer never sees a block that a crash then takes away."""
-    for n in range(20, 12 * CALLS, 23):
-        fs, seen, busy = FaultFs(crash_at=n), [], []
+    world, quiet = ScriptWorld(), lambda operation, path: None
 
-        def look(operation: str, path: str, fs=fs, seen=seen, busy=busy) -> None:
-            if busy:
-                return
-            busy.append(1)
-            reader = BlockReader(fs, TRAIL, seen[-1].end if seen else None)
-            while (block := reader.read()) is not None:
-                seen.append(block)
-            busy.clear()
+    def look(operation: str, path: str) -> None:
+        world.fs.fail, watch, world.fs.watch = quiet, world.fs.watch, None
+        reader = BlockReader(world.fs, TRAIL, world.seen[-1].end if world.seen else None)
+        while (block := reader.read()) is not None:
+            world.seen.append(block)
+        world.fs.fail, world.fs.watch = look, watch
 
-        fs.fail = look
-        try:
-            run_script(fs, [0], [])
-        except Crash:
-            pass
-        fs.fail = lambda operation, path: None
-        fs.reboot(how)
-        check(fs, [0], seen)
+    def live(one: ScriptWorld) -> None:
+        run_script(one.fs, [], [])
+        one.fs.fail = quiet
+
+    world.fs.fail = look
+    assert crash_everywhere(world, live, ScriptWorld.check) > 100
 
 
 def test_CW_08_bytes_of_a_failed_sync_are_written_again() -> None:
@@ -90,7 +73,7 @@ def test_CW_08_bytes_of_a_failed_sync_are_written_again() -> None:
         with contextlib.suppress(Crash):  # near the script's end it is through before
             run_script(fs, acknowledged, seen)
         fs.reboot(After.POWER)
-        check(fs, acknowledged, seen)
+        check(fs, acknowledged)
 
 
 def run_and_log() -> list[str]:
@@ -100,29 +83,15 @@ def run_and_log() -> list[str]:
     return fs.log
 
 
-@pytest.mark.parametrize("how", After)
-def test_crash_again_during_recovery(how: After) -> None:
+def test_crash_again_during_recovery() -> None:
     """Recovery itself may crash at any call; the next recovery finds its work half done."""
-    for n in range(5, CALLS + 1, 11):
-        for m in range(1, 60, 3):
-            fs, acknowledged, seen = FaultFs(crash_at=n), [0], []
-            with pytest.raises(Crash):
-                run_script(fs, acknowledged, seen)
-            fs.reboot(how)
-            fs.crash_at = fs.calls + m
-            try:
-                run_script(fs, acknowledged, seen)
-            except Crash:
-                fs.reboot(how)
-            fs.crash_at = None
-            fs.reboot(After.KILL)
-            check(fs, acknowledged, seen)
+    crash_everywhere(ScriptWorld(), ScriptWorld.live, ScriptWorld.check, again=lambda n: 1 + n % 60)
 
 
 @pytest.mark.parametrize(("operation", "code"), [("datasync", "EIO"), ("write", "ENOSPC")])
 def test_failed_call_ends_the_writer(operation: str, code: str) -> None:
     """CW-08, CW-28: one failed sync or write ends the writer for good; nothing unsynced is acknowledged after it."""
-    total = count_calls()
+    total = len(run_and_log())
     for nth in range(1, total):
         fs, acknowledged, seen = FaultFs(), [0], []
         turns = iter(range(1, total * 2))
@@ -140,7 +109,7 @@ def test_failed_call_ends_the_writer(operation: str, code: str) -> None:
         fs.fail = lambda op, path: None
         # The failed fsync left pages that look clean and are lost: only what was synced before is on the disk.
         fs.reboot(After.POWER)
-        check(fs, acknowledged, seen)
+        check(fs, acknowledged)
     assert nth > 5
 
 
@@ -167,15 +136,12 @@ def test_writer_is_dead_after_a_failed_sync() -> None:
 
 def test_CW_04_reader_drops_the_open_part_at_restart() -> None:
     """CW-04: Extract dies inside a large transaction; a reader sees it once, whole, after RESTART."""
-    for n in range(1, CALLS + 1):
-        fs = FaultFs(crash_at=n)
-        with pytest.raises(Crash):
-            run_script(fs, [0], [])
-        fs.reboot(After.KILL)
-        partial = transactions(fs)
+
+    def found(world: ScriptWorld) -> None:
+        partial = transactions(world.fs)
         assert partial == expected()[: len(partial)]
-        run_script(fs, [0], [])
-        assert transactions(fs) == expected()
+
+    crash_everywhere(ScriptWorld(), ScriptWorld.live, ScriptWorld.check, found=found, ways=[After.KILL])
 
 
 def test_CW_10_reader_past_the_durable_end_waits() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.trail_script import TRAIL, expected, run_script, transactions
+from tests.support.crashing import crash_everywhere
+from tests.support.trail_script import TRAIL, ScriptWorld
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, load_wallet, save_wallet
-from trails.reader import Block, BlockReader
 from trails.runtime import masterkeys
 from trails.runtime.home import Home
 from trails.testing import After, Crash, FaultFs
@@ -23,8 +23,9 @@ def with_wallet() -> FaultFs:
     return fs
 
 
-def renewing(fs: FaultFs, acknowledged: list[int], seen: list[Block]) -> None:
+def renewing(world: ScriptWorld) -> None:
     """The script, encrypted; the master key is renewed as its third file is begun."""
+    fs = world.fs
 
     def renew(operation: str, path: str) -> None:
         if operation == "create" and path.endswith("lt000000002.tmp"):
@@ -34,37 +35,18 @@ def renewing(fs: FaultFs, acknowledged: list[int], seen: list[Block]) -> None:
     wallet = load_wallet(fs, FOLDER)
     assert wallet is not None
     fs.fail = renew if len(wallet.keys) == 1 else fs.fail
-    run_script(fs, acknowledged, seen, encrypt=True)
+    world.live(encrypt=True)
 
 
-def calls() -> int:
-    """File-system calls of one undisturbed run."""
-    fs = with_wallet()
-    before = fs.calls
-    renewing(fs, [], [])
-    return fs.calls - before
-
-
-@pytest.mark.parametrize("how", After)
-def test_crash_while_encrypting_and_renewing(how: After) -> None:
+def test_crash_while_encrypting_and_renewing() -> None:
     """I1, I2, I4: after any crash all is there once, opens, and what was seen still stands; nothing is readable."""
-    for n in range(1, calls() + 1, 2):
-        fs, acknowledged, seen = with_wallet(), [0], []
-        fs.crash_at = fs.calls + n
-        with pytest.raises(Crash):
-            renewing(fs, acknowledged, seen)
-        fs.fail = lambda _operation, _path: None
-        fs.reboot(how)
-        resumed: list[int] = []
-        was_seen = list(seen)
-        renewing(fs, resumed, seen)
-        assert resumed[0] >= max(acknowledged), "an acknowledged transaction is gone"
-        assert transactions(fs) == expected()
-        for block in was_seen:
-            again = BlockReader(fs, TRAIL, block.start).read()
-            assert again is not None and (again.header, again.payload) == (block.header, block.payload)
-        for seqno in TRAIL.seqnos(fs.listdir(TRAIL.folder)):
-            assert b"vvvvvvvv" not in fs.content(TRAIL.path(seqno))
+
+    def check(world: ScriptWorld) -> None:
+        world.check()
+        for seqno in TRAIL.seqnos(world.fs.listdir(TRAIL.folder)):
+            assert b"vvvvvvvv" not in world.fs.content(TRAIL.path(seqno))
+
+    assert crash_everywhere(ScriptWorld(with_wallet()), renewing, check) > 100
 
 
 @pytest.mark.parametrize("how", After)

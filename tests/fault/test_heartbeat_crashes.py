@@ -11,21 +11,22 @@ from extract.extract import Extract
 from extract.heartbeat import Heartbeats, Owner
 from pump.feed import Feed
 from pump.heartbeat import PumpHeartbeats
-from tests.fault.test_collector_crashes import FAR, NEAR, Near
+from tests.fault.test_collector_crashes import FAR, NEAR, Link, Near
 from tests.fault.test_extract_crashes import SETTINGS
 from tests.support.beating import beat, write_beat
+from tests.support.crashing import crash_everywhere
 from tests.support.link import Source
-from tests.support.scripted import Idle, Item, ScriptedLog, ScriptedSource, run_until_released
+from tests.support.scripted import Idle, Item, ScriptedLog, ScriptedSource, ScriptedWorld, run_until_released
 from tests.support.trail_script import TRAIL, Tx, payload_of, transactions
 from trails.codec import decode_data
 from trails.fs import Fs
 from trails.heartbeat import beat_of
 from trails.plan import Planner
-from trails.position import START, TrailName
+from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.record import Column, Op, Record, TableDef
 from trails.runtime.heartbeattable import HeartbeatTable
-from trails.testing import After, Crash, FakeClock, FaultFs
+from trails.testing import FakeClock, FaultFs
 
 pytestmark = pytest.mark.fault
 
@@ -73,25 +74,15 @@ def run(fs: FaultFs, log: ScriptedLog) -> None:
     run_until_released(extract, log, clock)
 
 
-@pytest.mark.parametrize("how", After)
-def test_an_extract_that_crashes_at_any_call(how: After) -> None:
+def test_an_extract_that_crashes_at_any_call() -> None:
     """I3, I10: a heartbeat is a transaction; what is in the trail is not written again, and nothing is left out."""
-    whole = FaultFs()
-    run(whole, ScriptedLog(list(ITEMS)))
-    beats = [(f"{n:08d}", "EXT1") for n in (1, 3, 4, 7, 9)]
-    assert told(whole) == beats
-    every = transactions(whole)
-    assert [csn for csn, _ in every] == [f"{n:08d}" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10)]
-    for n in range(1, whole.calls + 1):
-        fs, log = FaultFs(crash_at=n), ScriptedLog(list(ITEMS))
-        try:
-            run(fs, log)
-        except Crash:
-            pass
-        fs.reboot(how)
-        run(fs, log)
-        assert told(fs) == beats, f"crash at call {n}"
-        assert transactions(fs) == every, f"crash at call {n}"
+
+    def check(world: ScriptedWorld) -> None:
+        assert told(world.fs) == [(f"{n:08d}", "EXT1") for n in (1, 3, 4, 7, 9)]
+        assert [csn for csn, _ in transactions(world.fs)] == [f"{n:08d}" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10)]
+
+    world = ScriptedWorld(FaultFs(), ScriptedLog(ITEMS))
+    assert crash_everywhere(world, lambda world: run(world.fs, world.log), check) > 50
 
 
 def near_with_beats() -> Near:
@@ -126,25 +117,17 @@ def session(near: Near, far: FaultFs, stamps: PumpHeartbeats) -> None:
         collector.close()
 
 
-@pytest.mark.parametrize("how", After)
-def test_a_link_that_crashes_at_any_call(how: After) -> None:
+def test_a_link_that_crashes_at_any_call() -> None:
     """CW-02, CW-03: sent again it has another stamp and another length, and the remote trail has it once."""
-    near = near_with_beats()
-    clock = FakeClock()
+    near, clock = near_with_beats(), FakeClock()
     stamps = PumpHeartbeats("PMP1", "there", clock, 2, lambda text: None)
-    probe = FaultFs()
-    session(near, probe, stamps)
-    csns = [csn for csn, _ in told(near.fs, NEAR)]
-    expected = [(csn, "EXT1 ==> PMP1") for csn in csns]
-    assert told(probe, FAR) == expected
-    for at in range(1, probe.calls + 1):
-        near.acked = START
-        far = FaultFs(crash_at=at)
-        try:
-            session(near, far, stamps)
-        except Crash:
-            pass
+    expected = [(csn, "EXT1 ==> PMP1") for csn, _ in told(near.fs, NEAR)]
+
+    def live(link: Link) -> None:
         clock.sleep(100)
-        far.reboot(how)
-        session(near, far, stamps)
-        assert told(far, FAR) == expected, f"crash at call {at}"
+        session(near, link.fs, stamps)
+
+    def check(link: Link) -> None:
+        assert told(link.fs, FAR) == expected
+
+    assert crash_everywhere(Link(near, FaultFs()), live, check) > 50

@@ -130,6 +130,32 @@ def test_away_too_long_ends_the_process(fs: FaultFs):
     assert 60 <= (process._clock.now_us() - begin) / 1e6 < 70
 
 
+def test_losses_weeks_apart_are_no_streak(fs: FaultFs):
+    """RECONNECTSECS counts one loss: on an idle trail, too, the first one is over once the target has taken a commit.
+
+    A commit that landed while its answer was lost leaves nothing to commit and, with COMMITWAIT, nothing to flush.
+    """
+    target = ListTarget(Store(), SHAPES)
+    process = made(fs, target, params=replace(PARAMS, commit_wait=True))
+
+    def lose_the_last_answer(call: str) -> None:
+        if call == "committed" and ("5",) in target.store.tables[("s", "kv")]:
+            target.faults = lambda call: None
+            raise AwayError("gone")
+
+    target.faults = lose_the_last_answer
+    apply_all(process)
+    assert target.store.tables == WANTED
+    process._clock.sleep(14 * 86_400)
+    feed = TrailFeed(fs, TRAIL)
+    feed.tx((Op.INSERT, KV, ["6", "later"]))
+    feed.close()
+    target.faults = FailAt(1, AwayError("gone again"))
+    apply_all(process)
+    assert target.store.tables[("s", "kv")][("6",)] == ("6", "later")
+    process.close()
+
+
 def test_a_part_of_a_large_transaction_is_never_committed(fs: FaultFs):
     """I7: at each commit the target holds whole transactions only."""
     store = Store()

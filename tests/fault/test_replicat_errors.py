@@ -12,12 +12,11 @@ import pytest
 
 from replicat.params import ReplicatParams
 from tests.support.list_target import shape
-from tests.support.replicat_lives import DISCARDS, FailAt, Lives, calls_of, killed_at
+from tests.support.replicat_lives import DISCARDS, FailAt, Lives, calls_of
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError, OperatorError
 from trails.record import MISSING, Op
 from trails.runtime.params import parse_text
-from trails.testing import After, Crash
 
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note"), shape("s", "exc", "id v why")]
@@ -77,33 +76,10 @@ def test_a_clean_run_counts_what_is_given_up():
     assert f"discarded (s.log SQLSTATE 23505: 2, s.kv SQLSTATE 23505: 1); see {DISCARDS}" in run.said[0]
 
 
-@pytest.mark.parametrize("how", After)
-def test_a_crash_at_every_call_of_the_target(how: After):
-    """I8, I10: between a condemnation and its carrying out, too: it is found out again."""
-    for number in range(1, calls_of(Run()) + 1):
-        killed_at(Run(), number, how)
-
-
-@pytest.mark.parametrize("how", After)
-def test_a_crash_at_every_call_of_the_file_system(how: After):
-    """I8, I10: and the process that mends it crashes too."""
-    run = Run()
-    first = run.fs.calls
-    run()
-    some = list(After).index(how) % 3  # each call under one or two of them
-    for number in range(first + 1 + some, run.fs.calls + 1, 3):
-        run = Run()
-        run.fs.crash_at = number
-        with pytest.raises(Crash):
-            run()
-        run.fs.reboot(how)
-        run.fs.crash_at = run.fs.calls + 31
-        try:
-            run()
-        except Crash:
-            run.fs.reboot(how)
-            run()
-        run.check(number)
+def test_a_crash_at_every_call_of_the_target_and_the_file_system():
+    """I8, I10: between a condemnation and its carrying out, too: it is found out again; and the process that mends it
+    crashes as well."""
+    assert Run().crash_everywhere(again=lambda n: 1 + n % 60) > 30
 
 
 def test_away_at_every_call_of_the_target():

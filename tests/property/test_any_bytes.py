@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from extract.params import KEYWORDS as EXTRACT
@@ -35,8 +35,7 @@ from trails.runtime.control import ControlServer
 from trails.runtime.globals import GLOBALS_KEYWORDS
 from trails.runtime.home import Home
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY, FEW = settings(max_examples=150), settings(max_examples=30)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -102,11 +101,11 @@ def test_any_parameter_file_is_statements_or_one_error(tmp_path: Path, data: byt
 @pytest.mark.parametrize(
     "text",
     [
-        "TABLE (\n" * 60_000, "TABLE (\n" * 60_000 + ";", "(" * 400_000, "'" * 400_001, " " * 400_000 + "x",
+        "TABLE (\n" * 30_000, "TABLE (\n" * 30_000 + ";", "(" * 400_000, "'" * 400_001, " " * 400_000 + "x",
         "a.b," * 100_000,
-        "RMTHOST a, &\n" * 60_000, "SETENV (" + " " * 400_000, "#m (" * 50_000, "MACRO #m\n" * 60_000,
-        "MACRO #m BEGIN " + " " * 400_000, "?a" * 100_000, "-- " * 100_000, "\n" * 90_000, "MAP a.b\n" * 60_000 + ";",
-        "X http://" + "/" * 400_000, "END ;" * 50_000, '"' * 400_001, "&\n" * 60_000,
+        "RMTHOST a, &\n" * 30_000, "SETENV (" + " " * 400_000, "#m (" * 50_000, "MACRO #m\n" * 30_000,
+        "MACRO #m BEGIN " + " " * 400_000, "?a" * 100_000, "-- " * 100_000, "\n" * 90_000, "MAP a.b\n" * 30_000 + ";",
+        "X http://" + "/" * 400_000, "END ;" * 50_000, '"' * 400_001, "&\n" * 30_000,
         ("#m (" + "a" * 4000 + "\n") * 1000, "MACRO #m PARAMS (#a) BEGIN #a END;\n" + "#m (\n(\n" * 40_000,
         "MACRO #m BEGIN END;\n" + "#m () " * 100_000,
     ],
@@ -242,7 +241,7 @@ def _talk(server: ControlServer, link: socket.socket, left: memoryview) -> bytes
     return said
 
 
-@settings(MANY, max_examples=150)
+@settings(max_examples=80)
 @given(data=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode() + b"\n"))
 @example(data=DEEP[:60_000] + b"\n")
 @example(data=b'{"verb": "\\ud800"}\n')

@@ -7,10 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.batch import Batch, Cutting
+from replicat.batch import Cutting
 from replicat.borders import Border
-from tests.support.batches import Change, Shaped, csn_of, csns
-from trails.position import Position
+from tests.support.batches import Shaped, csn_of, csns, lived
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 UNITS = st.lists(
@@ -24,43 +23,12 @@ UNITS = st.lists(
 OPTIONS = st.fixed_dictionaries({"group": st.integers(0, 12), "split": st.integers(0, 8)})
 
 
-def shaped(units: list[tuple[str, list[int]]]) -> Shaped:
-    """A trail of these units."""
-    made = Shaped()
-    for kind, sizes in units:
-        getattr(made, kind)(*sizes)
-    made.sync()
-    return made
-
-
-def killed_and_started(
-    made: Shaped,
-    cutting: Cutting,
-    rows: int,
-    lives: list[int],
-    begin: tuple[Position | None, int] = (None, 0),
-    skip: str = "",
-) -> list[tuple[Batch, list[Change]]]:
-    """Batches of processes that each live for so many commits; the row is all that goes from one to the next."""
-    found: list[tuple[Batch, list[Change]]] = []
-    at = begin
-    for life in [*lives, 10**9]:
-        batcher = made.batcher(cutting, rows=rows, at=at, skip=skip)
-        for _ in range(life):
-            batch = batcher.next()
-            if batch is None:
-                break
-            found.append((batch, made.read(batch)))
-            at, skip = (batch.end, batch.split), ""
-    return found
-
-
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(units=UNITS, options=OPTIONS, rows=st.integers(1, 20), lives=st.lists(st.integers(0, 3), max_size=4))
 def test_every_change_once_and_in_order(units: Any, options: dict[str, int], rows: int, lives: list[int]):
     """I7, I10: with kills at any commits; only MAXTRANSOPS ends a batch inside a transaction."""
-    made = shaped(units)
-    batches = killed_and_started(made, Cutting(**options), rows, lives)
+    made = Shaped.of(units)
+    batches = lived(made, Cutting(**options), lives, rows)
     assert [change for _, changes in batches for change in changes] == made.changes
     sizes = {number: sum(int(csn) == number for csn, _ in made.changes) for number in csns(made.changes)}
     for number, (batch, changes) in enumerate(batches):
@@ -74,12 +42,12 @@ def test_every_change_once_and_in_order(units: Any, options: dict[str, int], row
             assert batches[number + 1][0].before == changes[-1][1] + 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(units=UNITS, group=st.integers(1, 12))
 def test_grouptransops(units: Any, group: int):
     """A batch closes with the very transaction that makes it enough; only the last one may have less."""
-    made = shaped(units)
-    batches = [changes for _, changes in killed_and_started(made, Cutting(group=group), 10**6, [])]
+    made = Shaped.of(units)
+    batches = [changes for _, changes in lived(made, Cutting(group=group), rows=10**6)]
     assert [change for changes in batches for change in changes] == made.changes
     for number, changes in enumerate(batches):
         last = [change for change in changes if change[0] == changes[-1][0]]
@@ -89,7 +57,7 @@ def test_grouptransops(units: Any, group: int):
         assert all(len(csns(changes)) == 1 for changes in batches)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(
     units=UNITS,
     options=OPTIONS,
@@ -99,10 +67,10 @@ def test_grouptransops(units: Any, group: int):
 )
 def test_end(units: Any, options: dict[str, int], end: int, lives: list[int], at: bool):
     """END at a CSN or a time: all up to it, none behind, however often the process dies; then it says why it ends."""
-    made = shaped(units)
+    made = Shaped.of(units)
     border = Border("@", time_us=end + 1) if at else Border(">", csn_of(end))
     cutting = Cutting(**options, end=border)
-    batches = killed_and_started(made, cutting, 5, lives)
+    batches = lived(made, cutting, lives)
     assert [c for _, changes in batches for c in changes] == [c for c in made.changes if int(c[0]) <= end]
     last = (batches[-1][0].end, batches[-1][0].split) if batches else (None, 0)
     again = made.batcher(cutting, at=last)
@@ -111,15 +79,15 @@ def test_end(units: Any, options: dict[str, int], end: int, lives: list[int], at
     assert bool(again.ended) == beyond
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(
     units=UNITS, options=OPTIONS, begin=st.integers(0, 40), kind=st.sampled_from([">=", ">", "@"]),
     lives=st.lists(st.integers(0, 3), max_size=3),
 )  # fmt: skip
 def test_begin(units: Any, options: dict[str, int], begin: int, kind: str, lives: list[int]):
     """ATCSN, AFTERCSN and BEGIN leave out exactly what lies before, wherever in a block the border runs."""
-    made = shaped(units)
+    made = Shaped.of(units)
     border = Border("@", time_us=begin) if kind == "@" else Border(kind, csn_of(begin))
-    batches = killed_and_started(made, Cutting(**options), 5, lives, skip=border.text)
+    batches = lived(made, Cutting(**options), lives, skip=border.text)
     wanted = [c for c in made.changes if int(c[0]) > begin or (kind != ">" and int(c[0]) == begin)]
     assert [c for _, changes in batches for c in changes] == wanted

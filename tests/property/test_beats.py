@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from replicat.batch import Batch, Cutting
 from replicat.borders import Border
-from tests.support.batches import Change, Shaped, csn_of
-from trails.position import Position
+from tests.support.batches import Change, Shaped, csn_of, lived
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 UNITS = st.lists(
@@ -25,37 +24,15 @@ UNITS = st.lists(
 OPTIONS = st.fixed_dictionaries({"group": st.integers(0, 12), "split": st.integers(0, 8)})
 
 
-def shaped(units: list[tuple[str, list[int]]]) -> Shaped:
-    made = Shaped()
-    for kind, sizes in units:
-        getattr(made, kind)(*sizes)
-    made.sync()
-    return made
-
-
-def lived(made: Shaped, cutting: Cutting, lives: list[int], skip: str = "") -> list[tuple[Batch, list[Change]]]:
-    """Batches of processes that each live for so many commits; the row is all that goes from one to the next."""
-    found: list[tuple[Batch, list[Change]]] = []
-    at: tuple[Position | None, int] = (None, 0)
-    for life in [*lives, 10**9]:
-        batcher = made.batcher(cutting, rows=5, at=at, skip=skip)
-        for _ in range(life):
-            if (batch := batcher.next()) is None:
-                break
-            found.append((batch, made.read(batch) if batch.changes else []))
-            at, skip = (batch.end, batch.split), ""
-    return found
-
-
 def beats_of(batches: list[tuple[Batch, list[Change]]]) -> list[str]:
     return [block.header.csn for batch, _ in batches for block in batch.beats]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(units=UNITS, options=OPTIONS, lives=st.lists(st.integers(0, 3), max_size=4))
 def test_each_heartbeat_once_and_in_its_place(units: Any, options: dict[str, int], lives: list[int]):
     """A commit tells of all before it and of none behind it; no job ever holds one."""
-    made = shaped(units)
+    made = Shaped.of(units)
     batches = lived(made, Cutting(**options), lives)
     assert beats_of(batches) == made.beats
     assert [change for _, changes in batches for change in changes] == made.changes
@@ -70,7 +47,7 @@ def test_each_heartbeat_once_and_in_its_place(units: Any, options: dict[str, int
             assert batch.beats == () or changes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 @given(
     units=UNITS, options=OPTIONS, border=st.integers(0, 40), kind=st.sampled_from([">=", ">", "@"]),
     lives=st.lists(st.integers(0, 3), max_size=3),
@@ -79,9 +56,9 @@ def test_begin_and_end_hold_for_heartbeats_too(
     units: Any, options: dict[str, int], border: int, kind: str, lives: list[int]
 ):
     """They are transactions with a CSN and a time of their own."""
-    made = shaped(units)
+    made = Shaped.of(units)
     begin = Border("@", time_us=border) if kind == "@" else Border(kind, csn_of(border))
-    behind = beats_of(lived(made, Cutting(**options), lives, begin.text))
+    behind = beats_of(lived(made, Cutting(**options), lives, skip=begin.text))
     assert behind == [c for c in made.beats if int(c) > border or (kind != ">" and int(c) == border)]
     end = Border("@", time_us=border + 1) if kind == "@" else Border(">", csn_of(border))
     before = beats_of(lived(made, Cutting(**options, end=end), lives))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replicat.conflicts.deciding import Case, decide
@@ -97,7 +97,7 @@ def serial(target: dict[str, Row], conflict: Conflict, transactions: list[list[t
     return counted
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(ours=theirs, elsewhere=theirs, choices=steps, chosen=rules, same=st.booleans())
 def test_a_batch_ends_as_its_changes_one_by_one(
     ours: dict[str, Any], elsewhere: dict[str, Any], choices: list[Any], chosen: tuple[str, ...], same: bool

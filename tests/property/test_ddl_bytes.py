@@ -90,7 +90,7 @@ def damaged(draw: st.DrawFn) -> Any:
     return wire
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(WIRE | damaged())
 def test_anything_gives_a_change_or_the_named_error(wire: Any) -> None:
     """Nothing else comes out, and nothing is taken for something it is not."""

@@ -113,7 +113,7 @@ STEP = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(full=st.booleans(), steps=st.lists(STEP, max_size=14))
 def test_the_target_is_the_filtered_source_behind_each_batch(full: bool, steps: list[Any]):
     """Inserts, updates, key changes and deletes; whole before images, or none but of a changed key."""

@@ -41,7 +41,7 @@ def check(text: str) -> None:
         assert int(place[1] or 1) <= lines, mistake
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 @example("COLMAP (a = @IF (b")
 @example("FILTER (ON INSERT, ')'")
@@ -50,14 +50,14 @@ def test_any_options_of_a_map(text: str) -> None:
     check(f"{HEAD}MAP s.t, TARGET p.t,\n{text};\n")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from([name for name in MAP_OPTIONS if MAP_OPTIONS[name].takes == "group"]), TEXTS)
 def test_any_argument_of_an_option(option: str, text: str) -> None:
     """Whatever stands in its parentheses."""
     check(f"{HEAD}MAP s.t, TARGET p.t, {option} ({text});\n")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(KEYWORDS)), TEXTS)
 def test_any_argument_of_a_parameter(keyword: str, text: str) -> None:
     """Whatever stands behind a keyword."""

@@ -91,7 +91,7 @@ def test_no_part_of_a_message_and_nothing_behind_it_is_taken(pair: tuple[bytes, 
     assert sink.records == []
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.lists(st.one_of(st.binary(max_size=60), change().map(lambda pair: pair[0])), max_size=6), st.booleans())
 def test_any_bytes_give_records_or_the_named_error(messages: list[bytes], inside: bool) -> None:
     """Nothing else comes out of the decoder, whatever goes in."""
@@ -103,7 +103,7 @@ def test_any_bytes_give_records_or_the_named_error(messages: list[bytes], inside
             return
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(change(), st.data())
 def test_a_changed_byte_gives_records_or_the_named_error(pair: tuple[bytes, Any], data: st.DataObject) -> None:
     """Nearly valid messages reach deeper than random ones."""

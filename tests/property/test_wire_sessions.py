@@ -24,7 +24,7 @@ streams = st.lists(st.one_of(st.binary(max_size=40), frames, greetings), max_siz
 reachable = st.sampled_from([(side, state) for side in Side for state in State if state is not State.DEAD])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(reachable, streams, st.lists(st.integers(1, 50), max_size=20))
 def test_any_bytes_give_events_or_a_protocol_error(place, data, cuts):
     """In every state, fed in any pieces; and the pieces make no difference."""
@@ -140,4 +140,4 @@ class Pair(RuleBasedStateMachine):
 
 
 TestPair = Pair.TestCase
-TestPair.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPair.settings = settings(max_examples=80, stateful_step_count=40)

@@ -40,6 +40,15 @@ class Shaped:
     def __post_init__(self) -> None:
         self.feed = TrailFeed(self.fs, TRAIL)
 
+    @classmethod
+    def of(cls, units: Sequence[tuple[str, list[int]]]) -> Shaped:
+        """A trail of these units: (whole, large, beat or place; sizes)."""
+        made = cls()
+        for kind, sizes in units:
+            getattr(made, kind)(*sizes)
+        made.sync()
+        return made
+
     def whole(self, *sizes: int) -> None:
         """A block of as many whole transactions, of so many changes."""
         records: list[Any] = []
@@ -119,6 +128,26 @@ class Shaped:
     def read(self, batch: Batch) -> list[Change]:
         """The changes that a batch's tasks decode."""
         return list(changes_of(self.fs, batch, trail_id(self.fs)))
+
+
+def lived(
+    made: Shaped,
+    cutting: Cutting,
+    lives: Sequence[int] = (),
+    rows: int = 5,
+    at: tuple[Position | None, int] = (None, 0),
+    skip: str = "",
+) -> list[tuple[Batch, list[Change]]]:
+    """Batches of processes that each live for so many commits; the row is all that goes from one to the next."""
+    found: list[tuple[Batch, list[Change]]] = []
+    for life in [*lives, 10**9]:
+        batcher = made.batcher(cutting, rows=rows, at=at, skip=skip)
+        for _ in range(life):
+            if (batch := batcher.next()) is None:
+                break
+            found.append((batch, made.read(batch) if batch.changes else []))
+            at, skip = (batch.end, batch.split), ""
+    return found
 
 
 def trail_id(fs: Fs) -> bytes:

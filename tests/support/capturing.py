@@ -67,7 +67,7 @@ class Capture:
     ddl: str | None = None
     slot: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
-    reconnect_seconds: float = 20.0
+    reconnect_seconds: float = 120.0
     heartbeat: HeartbeatTable | None = None
     settings: Settings = field(init=False)
 

@@ -264,7 +264,7 @@ class MiniManager:
             with sock, contextlib.suppress(OSError, ValueError):
                 if self.away:
                     continue
-                sock.settimeout(2)
+                sock.settimeout(STOP_SECONDS)
                 request = json.loads(sock.makefile().readline())
                 sock.sendall(json.dumps(self._answer(request)).encode() + b"\n")
 
@@ -281,7 +281,7 @@ class MiniManager:
         self.started.append(subprocess.Popen([*self.command, *arguments], pass_fds=[writer]))
         os.close(writer)
         with os.fdopen(reader) as lines:
-            ready, _, _ = select.select([lines], [], [], 10)
+            ready, _, _ = select.select([lines], [], [], STOP_SECONDS)
             said = json.loads(lines.readline() or '{"error": "died"}') if ready else {"error": "slow"}
         if "port" in said:
             return {"ok": True, "port": self.via(said["port"])}
@@ -306,14 +306,16 @@ class LinkBench:
     """A source home with pump PMP1 reading ./dirdat/lt, a target home with ./dirdat/rt, and a MiniManager between."""
 
     def __init__(
-        self, folder: Path, *, parameters: str = "", timeout: int = 2, megabytes: int = 1, retry: int = 20
+        self, folder: Path, *, parameters: str = "", timeout: int = 60, megabytes: int = 1, retry: int = 120
     ) -> None:
+        """`timeout`: seconds of silence after which an end gives the other up; a loaded machine is silent at times."""
         self.fs = RealFs()
         self.near, self.far = (self._home(folder / name) for name in ("near", "far"))
         self.local = TrailName.parse("./dirdat/lt", self.near.root)
         self.remote = TrailName.parse("./dirdat/rt", self.far.root)
         self.manager = MiniManager(self.far)
         self.pump: subprocess.Popen[bytes] | None = None
+        self._pumps: list[subprocess.Popen[bytes]] = []
         self.errors = folder / "pump.err"
         self.megabytes = megabytes
         self.register()
@@ -342,6 +344,7 @@ class LinkBench:
         with open(self.errors, "wb") as errors:
             command = [sys.executable, "-P", "-m", "pump", "--home", self.near.root, "PMP1"]
             self.pump = subprocess.Popen(command, stderr=errors)
+        self._pumps.append(self.pump)
         return self.pump
 
     def stop(self) -> int:
@@ -358,12 +361,13 @@ class LinkBench:
 
     def ask(self, verb: str) -> dict[str, Any]:
         """Ask the running pump."""
-        return control.ask(self.near, "PMP1", verb)
+        return control.ask(self.near, "PMP1", verb, timeout=STOP_SECONDS)
 
     def drained(self) -> bool:
         """Everything in the local trail is acknowledged."""
         with contextlib.suppress(Exception):
-            return bool(self.ask("LOGEND")["logend"])
+            # Asked again and again: whoever can't answer now is not waited for.
+            return bool(control.ask(self.near, "PMP1", "LOGEND", timeout=5)["logend"])
         return False
 
     def drain(self, seconds: float = 60) -> None:
@@ -391,6 +395,6 @@ class LinkBench:
 
     def close(self) -> None:
         """End everything."""
-        if self.pump is not None:
-            end(self.pump)
+        for pump in self._pumps:
+            end(pump)
         self.manager.close()

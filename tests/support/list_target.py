@@ -71,7 +71,9 @@ class ListTarget:
     """See replicat.target.Target. `shapes`: the tables that exist; `unique`: (table, column) with unique values."""
 
     kind = "list"
+    row_table = ""
     transactional_ddl = True
+    taken = 0
 
     def __init__(self, store: Store, shapes: list[TargetTable], unique: tuple[tuple[str, str], ...] = ()) -> None:
         self.store = store

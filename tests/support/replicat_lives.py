@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import pytest
 
@@ -13,7 +15,8 @@ from replicat.refused.discard import Discards
 from replicat.refused.discardfile import DiscardFile, Examined
 from replicat.replicat import Replicat
 from replicat.target import TargetTable
-from tests.support.list_target import ListTarget, Store
+from tests.support.crashing import crash_everywhere
+from tests.support.list_target import ListTarget, Store, copied
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.position import TrailName
 from trails.runtime.registration import Registration
@@ -80,11 +83,30 @@ class Lives:
         self.whole = whole
         self.store = Store()
         self.said: list[str] = []
+        self.faults: Callable[[str], None] = lambda call: None
+        """Called at each call of the target."""
 
-    def target(self, faults: Callable[[str], None] = lambda call: None) -> ListTarget:
+    def outside(self) -> str:
+        """See crashing.World."""
+        return repr(self.store)
+
+    def with_fs(self, fs: FaultFs) -> Self:
+        """See crashing.World."""
+        other = copy(self)
+        other.fs, other.said, other.faults = fs, list(self.said), lambda call: None
+        other.store = replace(self.store, tables=copied(self.store.tables), others=dict(self.store.others))
+        return other
+
+    def crash_everywhere(self, again: Callable[[int], int]) -> int:
+        """At every call of the target and of the file system; what was committed then stands in the discard file."""
+        return crash_everywhere(
+            self, type(self).__call__, type(self).check, found=type(self).check_durable, again=again, hook=_watch_target
+        )  # fmt: skip
+
+    def target(self, faults: Callable[[str], None] | None = None) -> ListTarget:
         """The group's target, as a new process finds it."""
         target = ListTarget(self.store, self.shapes, unique=(("s.kv", "v"),))
-        target.faults = faults
+        target.faults = faults or self.faults
         if self.whole is not None:
             target.whole = self.whole
         return target
@@ -111,16 +133,20 @@ class Lives:
         lines = [place.decode() for place, *_ in Examined(self.fs.open(DISCARDS))]
         return sorted((int(n[1]), int(n[2])) for n in (re.search(r"CSN (\d+), change (\d+)", x) for x in lines) if n)
 
-    def check(self, where: object) -> None:
+    def check(self, where: object = "") -> None:
         """Everything else arrived, everything given up is in the file, once."""
         assert self.store.tables == self.wanted, where
         assert self.records() == self.discarded, where
 
-    def check_durable(self, where: object) -> None:
+    def check_durable(self, where: object = "") -> None:
         """What was committed without a change had its record on the disk."""
         if self.store.row is not None:
             committed = [(csn, n) for csn, n in self.discarded if csn <= int(self.store.row.csn or 0)]
             assert set(committed) <= set(self.records()), where
+
+
+def _watch_target(lives: Lives, note: Callable[[str], None]) -> None:
+    lives.faults = lambda call: note(f"the target's {call}")
 
 
 def calls_of(lives: Lives) -> int:

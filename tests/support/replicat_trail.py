@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from replicat.decode import Task, run
-from replicat.net.part import Part
+from replicat.decode import Task, attempt
+from replicat.net.part import Part, Unmapped
 from trails.errors import GateError
 from trails.format import Indicator
 from trails.fs import Fs
@@ -84,11 +84,11 @@ class InlineEngine:
     def __init__(self, fs: Fs | None = None) -> None:
         self._fs = fs
 
-    def submit(self, tasks: Sequence[Task]) -> Future[list[Part]]:
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
         """See replicat.engine.Engine."""
-        future: Future[list[Part]] = Future()
+        future: Future[list[Part | Unmapped]] = Future()
         try:
-            future.set_result([run(task, self._fs) for task in tasks])
+            future.set_result([attempt(task, self._fs) for task in tasks])
         except GateError as error:
             future.set_exception(error)
         return future

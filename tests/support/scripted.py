@@ -10,7 +10,7 @@ dies here).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from extract.extract import Extract
@@ -21,7 +21,7 @@ from trails.checkpoint import Place
 from trails.errors import MismatchError, OperatorError
 from trails.position import Position
 from trails.record import Op
-from trails.testing import Crash, FakeClock
+from trails.testing import Crash, FakeClock, FaultFs
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,22 @@ class ScriptedSource:
 
     def close(self) -> None:
         """See Source."""
+
+
+@dataclass
+class ScriptedWorld:
+    """See crashing.World: the Extract's files, and the server."""
+
+    fs: FaultFs
+    log: ScriptedLog
+
+    def outside(self) -> tuple[int, frozenset[int]]:
+        """See World."""
+        return self.log.confirmed, frozenset(self.log.happened)
+
+    def with_fs(self, fs: FaultFs) -> ScriptedWorld:
+        """See World."""
+        return ScriptedWorld(fs, replace(self.log, happened=set(self.log.happened), answered=[]))
 
 
 def run_until_released(extract: Extract, log: ScriptedLog, clock: FakeClock) -> None:

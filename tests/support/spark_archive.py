@@ -24,38 +24,45 @@ OPTIONS = "SPARK_SUBMIT_OPTS"
 ROOT = Path(__file__).parents[2]
 
 
-@once
 def share_classes() -> None:
-    """From now on the JVMs of this process and its children use the archive. Who comes first makes it, nobody waits."""
-    name = _name()
-    with cache() as root:
-        archive = root / name
+    """From now on the JVMs of this process and its children use the archive. Who comes first makes it, nobody waits:
+    who finds another at it asks again before its next test.
+    """
+    if "SharedArchiveFile" in os.environ.get(OPTIONS, "") or not (archive := _archive()):
+        return
     if not archive.exists():
         with archive.with_suffix(".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return  # the other worker is at it
+                return
             if not archive.exists() and not _made(archive):
                 return
     os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} -XX:SharedArchiveFile={archive}".strip()
 
 
-def _name() -> str:
-    """Named by what it is made from: a checkout's archive is replaced by the next one of other jars or another Java."""
+@once
+def _archive() -> Path | None:
+    """Named by what it is made from: a checkout's archive is replaced by the next one of other jars, another Java or
+    another way to make it. None where there is no Java: the test will tell.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     spark = find_spec("pyspark")
-    assert java and spark and spark.origin, "no Java or no pyspark: run make setup"
+    if not (java and spark and spark.origin):
+        return None
     jars = Path(spark.origin).parent / "jars"
-    stamps = [path.stat().st_mtime_ns for path in (Path(java).resolve().parents[1] / "lib" / "modules", jars)]
-    return f"spark-{_short(jars)}-{_short(java, *stamps)}.jsa"
+    files = (Path(java).resolve().parents[1] / "lib" / "modules", jars, Path(__file__))
+    stamps = [path.stat().st_mtime_ns for path in files]
+    with cache() as root:
+        return root / f"spark-{_short(jars)}-{_short(java, *stamps)}.jsa"
 
 
 def _short(*facts: object) -> str:
     return f"{zlib.crc32(repr(facts).encode()):08x}"
 
 
+@once
 def _made(archive: Path) -> bool:
     """Make it; False, and a warning, if this machine has no time for that now, or its Java makes none."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
@@ -63,7 +70,7 @@ def _made(archive: Path) -> bool:
         command = [sys.executable, "-m", "tests.support.spark_archive", scratch]
         env = os.environ | {OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
         try:
-            subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=80)
+            subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=240)
         except subprocess.SubprocessError as error:
             warnings.warn(f"Spark's tests start slower, without an archive of classes: {error}", stacklevel=2)
             return False
@@ -82,6 +89,7 @@ def main(scratch: str) -> None:
     from replicat.engine import SparkEngine, SparkSettings
 
     engine = SparkEngine(SparkSettings("archive", f"{scratch}/spark", f"{scratch}/log"))
+    engine.start()
     engine._context.stop()
     engine._gateway.proc.stdin.close()
     engine._gateway.proc.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trails.codec import decode_data
 from trails.ddl import ALTER, DdlChange, DdlColumn, TableShape
@@ -13,6 +13,7 @@ from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import Block, BlockReader
 from trails.record import Column, Op, Record, TableDef
+from trails.testing import FaultFs
 from trails.writer import Mark, TrailWriter, WriterIdentity
 
 TRAIL = TrailName("/home/dirdat", "lt")
@@ -106,6 +107,36 @@ def run_script(fs: Fs, acknowledged: list[int], seen: list[Block], **options: ob
         while (block := reader.read()) is not None:
             seen.append(block)
     writer.close()
+
+
+@dataclass
+class ScriptWorld:
+    """See crashing.World: the files, what was acknowledged to the source, and what a reader has seen."""
+
+    fs: FaultFs = field(default_factory=FaultFs)
+    acknowledged: list[int] = field(default_factory=lambda: [0])
+    seen: list[Block] = field(default_factory=list)
+
+    def outside(self) -> tuple[int, int]:
+        """See World."""
+        return max(self.acknowledged), len(self.seen)
+
+    def with_fs(self, fs: FaultFs) -> ScriptWorld:
+        """See World."""
+        return ScriptWorld(fs, list(self.acknowledged), list(self.seen))
+
+    def live(self, **options: object) -> None:
+        """One writer's life: it goes on from where the trail ends, which is behind all that was acknowledged."""
+        before, first = max(self.acknowledged), len(self.acknowledged)
+        run_script(self.fs, self.acknowledged, self.seen, **options)
+        assert self.acknowledged[first] >= before, "an acknowledged transaction is gone"
+
+    def check(self) -> None:
+        """All is there once, and what was seen still stands."""
+        assert transactions(self.fs) == expected()
+        for block in self.seen:
+            again = BlockReader(self.fs, TRAIL, block.start).read()
+            assert again is not None and (again.header, again.payload) == (block.header, block.payload)
 
 
 def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None) -> list[tuple[str, list[str]]]:

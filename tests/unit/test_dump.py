@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -242,7 +243,7 @@ def test_a_wrong_request_is_one_clear_line(words, told, capsys):
 
 def test_it_runs_as_a_program(trail):
     """From any folder, and a reader that goes away early is no error."""
-    command = f"{sys.executable} -P -m trails.dump {trail} --records | head -1"
+    command = f"{shlex.quote(sys.executable)} -P -m trails.dump {trail} --records | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=trail.folder)
     assert done.stdout.startswith("0/")
     assert done.stderr == ""

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import termios
@@ -28,6 +29,7 @@ from trails.runtime import registration
 from trails.runtime.registration import Registration
 
 ROOT = Path(__file__).parents[2]
+PYTHON = shlex.quote(sys.executable)
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_set_editor_and_show(home, monkeypatch):
         assert folder in facts.values()
     assert "no program that can be run" in bad(home, "SET EDITOR nosuchprogram", session)
     assert "expected a program" in bad(home, "SET EDITOR", session)
-    good(home, f'SET EDITOR {sys.executable} -c \'import sys; open(sys.argv[1], "w").write("PROT 1")\'', session)
+    good(home, f'SET EDITOR {PYTHON} -c \'import sys; open(sys.argv[1], "w").write("PROT 1")\'', session)
     assert "did you mean PORT" in bad(home, "EDIT PARAMS mgr", session)
     text = good(home, "SHOW", session)
     assert sys.executable in text
@@ -524,7 +526,7 @@ def test_without_a_terminal_progress_is_plain_lines(home, monkeypatch):
     with Progress(err, "START EXTRACT ext1"):
         wait_for(lambda: re.search(r"START EXTRACT ext1: \d+ s so far\n", err.getvalue()))
     err.truncate(0)
-    assert session.run(f'SHELL {sys.executable} -c "{wait_until_told}"')
+    assert session.run(f'SHELL {PYTHON} -c "{wait_until_told}"')
     assert session.run("INFO ALL --json")
     assert "so far" not in err.getvalue() + out.getvalue()
 
@@ -535,7 +537,7 @@ def paged(tmp_path, monkeypatch):
     seen, script = tmp_path / "seen", tmp_path / "pager.py"
     script.write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
     monkeypatch.setenv("LINES", "24")
-    monkeypatch.setenv("PAGER", f"{sys.executable} {script} {seen}")
+    monkeypatch.setenv("PAGER", f"{PYTHON} {script} {seen}")
     return seen
 
 
@@ -544,7 +546,7 @@ def test_a_long_file_goes_through_the_pager(paged, monkeypatch):
     assert not page(["one"] * 10)
     assert page([f"line {n}" for n in range(100)])
     assert paged.read_text().endswith("line 99\n")
-    monkeypatch.setenv("PAGER", f"{sys.executable} -c pass")
+    monkeypatch.setenv("PAGER", f"{PYTHON} -c pass")
     assert page(["x" * 100] * 100_000)
     monkeypatch.setenv("PAGER", "nosuchpager")
     assert not page(["one"] * 100)
