@@ -124,6 +124,15 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+def settle() -> None:
+    """For a worker, behind a task: what it has loaded stays for life. Spark has all of Python's objects looked through
+    for garbage after each task, which for those takes longer than a small task.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+
+
 def run_partition(tasks: Iterable[Task]) -> Iterator[Part | Unmapped | GateError]:
     """`attempt` for mapPartitions. An expected error is a result: raised, the driver would see a stack trace."""
     results: list[Part | Unmapped | GateError] = []
@@ -135,6 +144,7 @@ def run_partition(tasks: Iterable[Task]) -> Iterator[Part | Unmapped | GateError
             results.append(error)
         except OSError as error:  # no space for a spilled result, most likely; reading says its own errors
             results.append(AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}"))
+    settle()
     return iter(results)
 
 

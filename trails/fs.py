@@ -16,7 +16,7 @@ from typing import Protocol
 from trails.errors import DiskFullError, LockedError, OperatorError
 
 # Whoever looks if a lock is held (trails.runtime.status) holds it shared for an instant: so it is tried for a moment.
-LOCK_SECONDS = 0.3
+LOCK_SECONDS = 1.0
 NETWORK_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "beegfs")
 )

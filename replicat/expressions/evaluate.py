@@ -21,14 +21,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from replicat.decode import Task, attempt, blocks, facts_of, no_collection
+from replicat.decode import Task, attempt, blocks, facts_of, no_collection, settle
 from replicat.expressions.sql import SparkSql, failure_of
 from replicat.mapping.mapped import Mapper
-from replicat.mapping.programs import FIRST, REFUSE, Program, Programs, programs, programs_of
+from replicat.mapping.programs import FIRST, REFUSE, Program, Programs, mark, programs, programs_of
 from replicat.mapping.roles import Facts, Failure, Result
 from replicat.net.compact import whole
 from replicat.net.part import Part, Unmapped, spill_part
-from replicat.plan import Operand, TablePlan
+from replicat.plan import Expression, Operand, TablePlan
 from trails.errors import AwayError, GateError
 from trails.fs import Fs
 
@@ -117,6 +117,7 @@ def operand_batches(batches: Iterable[Any]) -> Iterator[Any]:
                 rows.clear()
     if rows:
         yield _batch(rows, found)
+    settle()
 
 
 def gather(
@@ -212,6 +213,7 @@ def parts(batches: Iterable[Any]) -> Iterator[Any]:
         part = AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}")
     for _ in results:  # a worker that leaves something unread is not used again
         pass
+    settle()
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["result"])
 
 
@@ -221,14 +223,28 @@ def _results(batches: Iterable[Any]) -> Iterator[Result]:
         yield from zip(*columns, strict=True)
 
 
-WARM_BATCHES = 8
+def _usual() -> Programs:
+    """What expressions often do: some of it takes Java a second when it is done for the first time."""
+    kinds = ("STRING", "INT", "DECIMAL(14,2)", "TIMESTAMP")
+    text, number, decimal, moment = (Operand("column", i, type=kind) for i, kind in enumerate(kinds))
+    filter_ = Expression(f"{mark(0)} < 2", "", "", (number,), "boolean")
+    values = (
+        Expression(f"upper(concat({mark(0)}, '-'))", "", "", (text,), "text"),
+        Expression(f"round({mark(0)} * 1.1, 2)", "", "", (decimal,), "decimal"),
+        Expression(f"{mark(0)} + INTERVAL '1' DAY", "", "", (moment,), "timestamptz"),
+    )
+    return Programs([Program(row_filters=(filter_,), values=values)])
+
+
+WARM_BATCHES = 4
+_ROW = (0, None, "1", "one", "1.50", "2001-02-03 04:05:06+00")
 
 
 def warm_rows(batches: Iterable[Any]) -> Iterator[Any]:
-    """In stage A's place: rows that ask for nothing."""
+    """In stage A's place."""
     for _ in batches:
         for _ in range(WARM_BATCHES):
-            yield _batch([(0, None, "1")] * BATCH_ROWS, Programs(()))
+            yield _batch([_ROW] * BATCH_ROWS, _usual())
 
 
 def forget(batches: Iterable[Any]) -> Iterator[Any]:
@@ -243,9 +259,9 @@ def forget(batches: Iterable[Any]) -> Iterator[Any]:
 
 def warm(sql: SparkSql) -> None:
     """Some rows through all of it: workers load what they need, and Java compiles what it runs often."""
-    nothing = Programs(())
-    rows = sql.session.range(0, 1, 1, 1).mapInArrow(warm_rows, frame_type(nothing))
-    select(rows, nothing).mapInArrow(forget, RESULT_TYPE).collect()
+    usual = _usual()
+    rows = sql.session.range(0, 1, 1, 1).mapInArrow(warm_rows, frame_type(usual))
+    select(rows, usual).mapInArrow(forget, RESULT_TYPE).collect()
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------------

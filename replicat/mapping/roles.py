@@ -199,9 +199,13 @@ class Role:
         # Behind the pool stand the verdict, and the values.
         first = self._slots.size + 1
         self._pick_slots = _picker([first + at if value else self._slots.place(at) for value, at in places])
-        self._results = [
-            (1 + i, convert) for i, value in enumerate(self.program.values) if (convert := _result(value)) is not None
-        ]
+        made = [_result(value) for value in self.program.values]
+        self._results = [(1 + i, convert) for i, convert in enumerate(made) if convert is not None]
+        # What most MAPs make: the image's own columns in their places, and values in some of them.
+        own = all(value or self._slots.place(at) == i for i, (value, at) in enumerate(places))
+        self._over = None
+        if own and len(places) == width and self._slots.size == width:
+            self._over = [(i, 1 + at, made[at]) for i, (value, at) in enumerate(places) if value]
         self._left_out = [
             i
             for i, slot in enumerate(mapping.slots)
@@ -260,6 +264,12 @@ class Role:
         self, image: Image, before: Image, result: Result, facts: Facts, mask: tuple[bool, ...] | None = None
     ) -> Image:
         """The mapped row of an image that passes."""
+        if self._over is not None and mask is None:
+            row = [*image]
+            for i, at, convert in self._over:
+                value = result[at]
+                row[i] = value if convert is None or value is None else convert(value)
+            return row
         if mask is not None:
             result = self._masked(result, mask)
         elif self._results:

@@ -153,7 +153,7 @@ def test_a_checkpoint_table_is_made_shown_and_dropped(home, target_db):
             values = rowtable.insert_values("GONE1", key, row, home.root)
             connection.execute(rowtable.insert("gg.ckpt", "postgresql"), values)
     assert "Removed the row of REPLICAT GONE1" in good(home, "CLEANUP CHECKPOINTTABLE gg.ckpt!", session)
-    assert "gg.ckpt exists; 1 groups" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    assert "gg.ckpt exists; 1 group keeps" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
     assert "gg.ckpt" in good(home, "LIST TABLES gg.*", session)
     assert "not confirmed" in bad(home, "DELETE CHECKPOINTTABLE gg.ckpt", session)
     assert "Successfully deleted checkpoint table" in good(home, "DELETE CHECKPOINTTABLE gg.ckpt!", session)

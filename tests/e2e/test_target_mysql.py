@@ -265,7 +265,9 @@ def test_cw01_a_commit_whose_answer_is_lost(direct: Direct, mariadb: MariaServer
     try:
         through.open()
         layout, before = through.layout("kv", "id", "id", "bigint"), 0
-        for number, less in enumerate((0, 1, 5, 10, 11, 12, 13, 18, 21), start=10):
+        # The proxy may count the end of the connection before, too: so more bytes than COMMIT and its answer have.
+        for less in range(45):
+            number = 10 + less
             limits[0] = before - less if before else None
             start = proxy.forwarded
             through.target.connect()
