@@ -241,6 +241,9 @@ def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.
             quietly(log.error, "TG-00001", f"bug in Trailgate: {type(error).__name__}: {error}")
         traceback.print_exc()
         return EXIT_BUG
+    finally:
+        if log is not None:
+            quietly(log.end)
     return EXIT_STOPPED
 
 

@@ -13,12 +13,13 @@ public key in the old one: keys never travel twice. `cryptography` is imported w
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,16 @@ class Facts:
 def now_utc() -> dt.datetime:
     """Wall time, as certificates count it."""
     return dt.datetime.now(dt.UTC)
+
+
+@contextlib.contextmanager
+def alone(home: Home) -> Iterator[None]:
+    """With no other command at the CA's files: what was made, or revoked, is read, added to and written anew."""
+    lock = home.fs.lock(os.path.join(home.folder("dircrd"), ".lock"))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def hosts_of(text: str) -> list[str]:

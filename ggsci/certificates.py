@@ -34,12 +34,13 @@ def create(session: Session, command: Parsed) -> None:
         )
     days, hosts = _days(command), _hosts(command)
     home_id = _home_id(session, command, peer)
-    files.ensure_ca(own, session.home.id, days)
-    if not own.has(tls.CERTIFICATE):
-        # A CA without a certificate of its own home would leave one end without: both are needed for a link.
-        _issue(session, command, own, own, [] if peer else hosts, session.home.id)
-    if peer:
-        _issue(session, command, own, peer, hosts, home_id)
+    with files.alone(session.home):
+        files.ensure_ca(own, session.home.id, days)
+        if not own.has(tls.CERTIFICATE):
+            # A CA without a certificate of its own home would leave one end without: both are needed for a link.
+            _issue(session, command, own, own, [] if peer else hosts, session.home.id)
+        if peer:
+            _issue(session, command, own, peer, hosts, home_id)
 
 
 def renew(session: Session, command: Parsed) -> None:
@@ -59,9 +60,10 @@ def renew(session: Session, command: Parsed) -> None:
             f"{target.file(tls.CERTIFICATE)} is home {named}'s, not home {home_id}'s",
             hint="Two homes share no key: remove home.crt and home.key there, and CREATE CERTIFICATES",
         )
-    files.ensure_ca(own, session.home.id, _days(command))
     hosts = given or list(files.names_of(target.certificate(tls.CERTIFICATE)))
-    _issue(session, command, own, target, hosts, home_id)
+    with files.alone(session.home):
+        files.ensure_ca(own, session.home.id, _days(command))
+        _issue(session, command, own, target, hosts, home_id)
 
 
 def revoke(session: Session, command: Parsed) -> None:
@@ -79,14 +81,15 @@ def revoke(session: Session, command: Parsed) -> None:
             "this home's own certificate: who has its key has the CA's key too",
             hint="Remove dircrd/tls in all homes of this CA, and CREATE CERTIFICATES anew",
         )
-    serials |= {int(one.number, 16) for one in revoking.issued(own) if home_id and one.home == home_id}
+    serials |= {one.number for one in revoking.issued(own) if home_id and one.home == home_id}
     if not serials:
         raise CommandError(
             f"no certificate of home {home_id} was made here", hint="Give PEER, the folder with its home.crt"
         )
     whose = home_id or facts.subject
     session.confirm(f"Every home with the new list will refuse home {whose}. Are you sure", command)
-    count = revoking.revoke(own, files.CA_KEY, serials)
+    with files.alone(session.home):
+        count = revoking.revoke(own, files.CA_KEY, serials)
     session.say(
         f"{count} certificates of home {whose} revoked: {own.file(tls.REVOKED)}",
         f"Copy {tls.REVOKED} into dircrd/tls of every other home of this CA: each goes by its own copy.",
@@ -148,8 +151,9 @@ def _issue(session: Session, command: Parsed, own: Folder, target: Folder, hosts
         f"  fingerprint {facts.fingerprint}",
     )  # fmt: skip
     if not is_home:
+        made = ", ".join(name for name in (tls.CA, tls.REVOKED, tls.CERTIFICATE) if target.has(name))
         session.say(
-            f"Copy {tls.CA}, {tls.CERTIFICATE} and, the first time, {tls.KEY} into dircrd/tls of the peer's home "
+            f"Copy {made} and, the first time, {tls.KEY} into dircrd/tls of the peer's home "
             f"(0600), then remove {target.path}."
         )
     if not is_home and not hosts:
@@ -178,7 +182,7 @@ def info(session: Session, _command: Parsed) -> Any:
             session.say(f"  WARNING      {warning}")
     revoked = revoking.revoked(folder)
     if folder.has(tls.REVOKED):
-        whose = {int(one.number, 16): one.home for one in revoking.issued(folder)}
+        whose = {one.number: one.home for one in revoking.issued(folder)}
         session.say("", f"Revoked: {len(revoked)} certificates, {folder.file(tls.REVOKED)}")
         for serial, date in revoked.items():
             session.say(f"  {date:%Y-%m-%d}   {serial:x} {whose.get(serial, '')}".rstrip())

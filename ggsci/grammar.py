@@ -219,11 +219,13 @@ class Grammar:
         return Parsed(command, line, operand, values, force, as_json)
 
     def _without_semicolon(self, words: list[Token]) -> list[Token]:
-        """SQL has them, so fingers do. The end of a password is left alone."""
-        if not words or not words[-1].raw.endswith(";") or (len(words) > 1 and words[-2].upper in self._secrets):
+        """SQL has them, so fingers do. The end of a password is left alone, unless quotes tell where that is."""
+        if not words or not words[-1].raw.endswith(";"):
             return words
-        last = words[-1].raw[:-1]
-        return [*words[:-1], *([Token(last, words[-1].start)] if last else [])]
+        last = Token(words[-1].raw[:-1], words[-1].start)
+        if len(words) > 1 and words[-2].upper in self._secrets and last.plain == last.raw:
+            return words
+        return [*words[:-1], *([last] if last.raw else [])]
 
     @staticmethod
     def _without_mark(rest: list[Token]) -> list[Token]:

@@ -14,7 +14,7 @@ from ggsci.session import Session
 from ggsci.spawning import last_words, spawn
 from trails.errors import GateError
 from trails.runtime.control import ask
-from trails.runtime.diskguard import amount, free_of
+from trails.runtime.diskguard import BYTES, amount, free_of
 from trails.runtime.home import MANAGER, Home
 
 START_SECONDS = 15.0
@@ -104,7 +104,7 @@ def _details(known: dict[str, Any]) -> list[str]:
         f"  {'Collectors':14}{len(known['collectors'])}",
     ]  # fmt: skip
     for disk in known["disks"]:
-        unit = disk["unit"]
+        unit = disk.get("unit", BYTES)  # a Manager of an earlier release counts nothing else
         bounds = f"DISKWARN {amount(disk['warn'], unit)}, DISKSTOP {amount(disk['stop'], unit)}"
         mark = "" if disk["state"] == "OK" else f"  ** {disk['state']} **"
         lines.append(f"  {'Disk':14}{disk['path']}: {free_of(disk['free'], disk['size'], unit)} ({bounds}){mark}")

@@ -10,7 +10,8 @@ A position in a trail is looked at before it is recorded, so a wrong one is told
 A pump's time means the first transaction in the trail's order that committed then or later. Commit times follow that
 order only nearly (commits that overlap, clocks that are set), so no file is passed over for what it begins with alone:
 reading begins in the last file before the first one that begins later than an hour before the time. Thus no file's
-headers are read but those, as long as no clock of the source was put back by more than that hour.
+headers are read but those, as long as no clock of the source was put back by more than that hour. A block's header has
+the time of its last transaction; where a clock was put back inside of one, what came before that is not seen.
 """
 
 from __future__ import annotations

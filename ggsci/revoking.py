@@ -1,11 +1,12 @@
 """Which certificates the CA made, and which of them are revoked: two files beside its key.
 
-    dircrd/tls/ca.issued    number, home and end of each certificate that was made; only where the CA's key is
+    dircrd/tls/ca.issued    number and home of each certificate that was made; only where the CA's key is
     dircrd/tls/ca.crl       the list of revoked ones, signed by the CA; the same in every home that it serves
 
 Rule: a certificate is noted before it is written, so none is made that can't be revoked. A home is revoked as a whole:
-a renewal keeps its key, so who has the key may have any older certificate for it too. The list has no end, it is valid
-until the next one takes its place: it comes by a person's hand, and a link must not fail because nobody lent one.
+a renewal keeps its key, so who has the key may have any older certificate for it too, and one that has ended could be
+renewed: nothing is forgotten. The list has no end, it is valid until the next one takes its place: it comes by a
+person's hand, and a link must not fail because nobody lent one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trails import tls
@@ -30,18 +31,16 @@ _NEVER = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """One certificate that the CA made. `number`: its serial number in hex; `ends`: us since 1970."""
+    """One certificate that the CA made: its serial number, and the home that it was made for."""
 
-    number: str
+    number: int
     home: str
-    ends: int
 
 
 def note(ca: Folder, certificate: x509.Certificate, home_id: str) -> None:
-    """Remember a certificate about to be written; what has ended is forgotten."""
-    now = dt.datetime.now(dt.UTC).timestamp()
-    new = Issued(f"{certificate.serial_number:x}", home_id, int(certificate.not_valid_after_utc.timestamp()))
-    every = [asdict(one) for one in (*issued(ca), new) if one is new or one.ends > now]
+    """Remember a certificate about to be written."""
+    noted = (*issued(ca), Issued(certificate.serial_number, home_id))
+    every = [{"number": f"{one.number:x}", "home": one.home} for one in noted]
     ca.write(ISSUED, json.dumps(every, indent=1).encode() + b"\n")
 
 
@@ -50,7 +49,7 @@ def issued(ca: Folder) -> list[Issued]:
     if not ca.has(ISSUED):
         return []
     try:
-        return [Issued(str(one["number"]), str(one["home"]), int(one["ends"])) for one in json.loads(ca.read(ISSUED))]
+        return [Issued(int(one["number"], 16), str(one["home"])) for one in json.loads(ca.read(ISSUED))]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DamageError(
             f"{ca.file(ISSUED)}: expected a list of certificates", hint="Restore it, or remove it and RENEW all"

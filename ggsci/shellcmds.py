@@ -19,7 +19,8 @@ def help_(session: Session, command: Parsed) -> None:
     """All commands, or those that begin with the words."""
     from ggsci import help as pages
 
-    session.say_lines(pages.about(command.operand) if command.operand else pages.overview())
+    words = command.operand.rstrip("; ")
+    session.say_lines(pages.about(words) if words else pages.overview())
 
 
 def logical_lines(lines: Iterable[str]) -> Iterator[str]:

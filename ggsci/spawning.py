@@ -1,4 +1,4 @@
-"""Starting what outlives its starter: the Manager, groups, Collectors, the page. One way for all of them.
+"""Starting processes of a home: the Manager, groups and Collectors, which outlive their starter, and the page.
 
 Each gets a session of its own (a terminal's signals don't reach it), the home as its folder, nothing or a pipe as
 standard input, and `dirrpt/<NAME>.out` for what it says before it has a report: an import error, a wrong command line.

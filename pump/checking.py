@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pump.params import PumpParams
+from trails import tls
 from trails.errors import GateError, OperatorError, UntrustedError
 from trails.position import TrailName
 from trails.runtime import params as language
@@ -56,6 +57,8 @@ def _reach(params: PumpParams, home: Home, found: Findings) -> None:
 
     where = f"{params.remote.host}:{params.remote.port}"
     try:
+        if params.remote.tls:
+            tls.check_own(tls.folder_of(home.root), home.id)
         greet(params.remote, home, SECONDS)
     except (OperatorError, UntrustedError) as error:
         found.add(error)

@@ -44,6 +44,7 @@ class PumpHeartbeats:
         """
         self._nearest.clear()
         self._watch.found(None)
+        self.error_us = None
         if theirs_us:
             self.answered(theirs_us, asked_us, longest_us=2 * LONGEST_WAY_US)
 

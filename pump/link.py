@@ -77,7 +77,11 @@ def greet(remote: RemoteHost, home: Home, seconds: float) -> None:
 
 
 def _connect(request: Request, port: int, who: str, timeout: float) -> socket.socket:
-    context = tls.client_context(request.tls) if request.tls else None
+    try:
+        context = tls.client_context(request.tls) if request.tls else None
+    except OperatorError as error:
+        # At START they fitted: somebody may be copying another one there just now, and a copy is not made at once.
+        raise AwayError(error.message, hint=error.hint) from None
     try:
         sock = socket.create_connection((request.host, port), timeout)
     except (OSError, UnicodeError) as error:

@@ -416,6 +416,7 @@ class Pump(Process):
         """The Collector ended the session: in answer to our own BYE, or because it was told to."""
         if not self._closing and not self._rolling:
             raise AwayError(f"{self._peer()} ended the session: {bye.text}")
+        self._backoff.succeeded()  # the link did its work: a loss from now on is another one
         self._retry_at = self._clock.monotonic()
         self._drop_link()
 

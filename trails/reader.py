@@ -254,11 +254,13 @@ def first_seqno(fs: Fs, trail: TrailName) -> int | None:
 
 
 def is_encrypted(fs: Fs, trail: TrailName) -> bool:
-    """Whether the trail's newest file is; one that can't be read is told at its place, by who reads it."""
+    """Whether the trail is said to be, or its newest file is; one that can't be read is told by who comes to it."""
+    if trail.sealed:
+        return True
     with contextlib.suppress(GateError):
         header = last_header(fs, trail)
-        return bool(header is not None and header.key_id)
-    return trail.sealed
+        return header is not None and bool(header.key_id)
+    return False
 
 
 def last_header(fs: Fs, trail: TrailName) -> FileHeader | None:

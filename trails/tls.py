@@ -112,7 +112,8 @@ def home_of(sock: ssl.SSLSocket | ssl.SSLObject, who: str) -> str:
 def check_home(sock: object, said: str, who: str) -> None:
     """Raise OperatorError unless the peer is the home that it says to be. A plain link can't tell."""
     if isinstance(sock, ssl.SSLSocket) and (found := home_of(sock, who)) != said:
-        raise OperatorError(f"{who} says to be home {said or '(none)'}; its certificate is home {found}'s", hint=_OTHER)
+        hint = _OTHER if said else "An earlier build does not say it: bring both hosts to the same release"
+        raise OperatorError(f"{who} says to be home {said or '(none)'}; its certificate is home {found}'s", hint=hint)
 
 
 def check_own(folder: str, home_id: str) -> None:
@@ -143,7 +144,7 @@ class RevocationWatch:
         self._next = 0.0
 
     def changed(self, now: float) -> bool:
-        """Whether it is another one than at first; the disk is asked each few seconds. `now` is monotonic."""
+        """Whether it is another one than at first; the disk is asked once a second. `now` is monotonic."""
         if not self._path or now < self._next:
             return False
         self._next = now + LOOK_SECONDS
@@ -176,7 +177,10 @@ _NEW_KEYS = (
     "If that home is to be let in again: remove home.crt and home.key of its dircrd/tls, then CREATE CERTIFICATES "
     "for it in the home that keeps the CA's key"
 )
-_LIST = f"Copy {REVOKED} of the home that keeps the CA's key into dircrd/tls"
+_LIST = (
+    f"Copy {REVOKED} of the home that keeps the CA's key into dircrd/tls; if no home of this CA was ever revoked, "
+    "remove the one here: it is of a CA before"
+)
 
 # OpenSSL's verify codes -> what they mean of the peer's certificate, and what to do.
 _VERIFY: Final = {

@@ -370,6 +370,7 @@ class PostgresSource:
         """Have the next poll begin a session, from right behind the last transaction."""
         self._say(f"{reason}: beginning a new session, to forget those that are gone")
         self._hang_up()
+        self._away_since, self._pause = None, FIRST_PAUSE  # it did its work: a loss from now on is another one
         self._trouble, self._retry_at = str(reason), 0.0
 
     def _again(self, now: float) -> bool:

@@ -22,8 +22,8 @@ _POSITION_NOTE = (
 )
 _PUMP_NOTE = (
     "A pump's BEGIN (NOW, or a time of this machine's time zone) is looked up in its trail at once: the block of the "
-    "first transaction committed then or later, in the trail's order; commit times may go back by an hour in it. What "
-    "else the block holds goes along. "
+    "first transaction committed then or later, in the trail's order; commit times may go back by an hour in it. A "
+    "block has the time of the last transaction in it, and what else it holds goes along. "
 )
 _SAVE = Option("SAVE", Kind.NUMBER)
 _CLEANUP_NOTE = "INFO ..., DETAIL shows the runs. The checkpoint stays as it is. A running group is refused."

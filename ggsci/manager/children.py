@@ -166,7 +166,7 @@ class Children:
             self._tried(name, self._find)
         for name in [name for name, child in self.children.items() if name not in names and not child.alive]:
             del self.children[name]
-            self._tries.forget(name)
+        self._tries.keep(names)
 
     def _find(self, name: str) -> bool:
         """Is it watched, or not there?"""

@@ -325,8 +325,9 @@ class Collectors:
     # --- STARTING ---
 
     def _spawn(self, request: Request, trail: TrailName) -> None:
+        offer = self._offer()
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        command = self._command(self._home, trail, self._offer(), request.visitor.address, writer)
+        command = self._command(self._home, trail, offer, request.visitor.address, writer)
         try:
             request.process = spawn(self._home, command, f"COLLECTOR_{trail.prefix}", keep=(writer,))
         except OSError:

@@ -162,7 +162,7 @@ class Door:
         now, address = self._clock.monotonic(), address_of(str(where[0]))
         crowd = crowd_of(address)
         here = sum(visitor.crowd == crowd for visitor in self._visitors)
-        if here >= MAX_PER_ADDRESS or self._rates.take(crowd, now) is None:
+        if here >= MAX_PER_ADDRESS or not self._rates.take(crowd, now):
             link.close()
             self._say(CROWDED, crowd, f"{address} asks too often or too much at once; not served.")
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from trails.errors import GateError
 from trails.fs import read_bytes, replace_durably
@@ -48,9 +48,16 @@ class Tries:
         self._save()
 
     def forget(self, name: str) -> None:
-        """An operator's START, or DELETE: counting begins anew."""
+        """An operator's START: counting begins anew."""
         if self.of(name):
             del self._known[name]
+            self._save()
+
+    def keep(self, names: Collection[str]) -> None:
+        """Of these groups only: the others were deleted, maybe while no Manager ran."""
+        if gone := self._known.keys() - set(names):
+            for name in gone:
+                del self._known[name]
             self._save()
 
     def _load(self) -> dict[str, tuple[int, float]]:
@@ -62,7 +69,7 @@ class Tries:
             }
         except FileNotFoundError:
             return {}
-        except (GateError, ValueError, TypeError, AttributeError) as error:
+        except (GateError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._tell(f"{self._path} can't be read ({error}): AUTORESTART counts its tries anew.")
             return {}
 

@@ -51,6 +51,8 @@ def main(argv: list[str]) -> int:
         log.error(FAILED, f"The page ends by a bug in Trailgate: {error!r}")
         traceback.print_exc()
         return EXIT_BUG
+    finally:
+        log.end()
     return EXIT_STOPPED
 
 

@@ -38,6 +38,7 @@ from ggsci.web.params import WebParams
 from ggsci.web.tokens import Sessions
 from ggsci.web.watch import HISTORY_SECONDS, STALE_US, Picture, Watch, home_name
 from trails.errors import GateError
+from trails.runtime.diskguard import FILES
 from trails.runtime.home import Home
 
 THREADS, QUICK_THREADS = 12, 2
@@ -150,14 +151,16 @@ def _summary(panels: list[drawing.Panel]) -> list[tuple[str, int]]:
 def _home_row(view: Any) -> dict[str, Any]:
     href = f"{view.url}/" if view.url else f"/home/{view.name}"
     disks = [
-        {
-            "path": disk.get("path"),
-            "text": f"{words.size(disk.get('free'))} of {words.size(disk.get('size'))} free",
-            "low": bool(disk.get("free") is not None and disk["free"] < (disk.get("warn") or 0)),
-        }
+        _disk(disk, f"{words.size(disk.get('free'))} of {words.size(disk.get('size'))} free")
         for disk in figures.disks(view)
     ]
-    return {"view": view, "href": href, "disks": disks}
+    files = [_disk(disk, f"{disk.get('free')} of {disk.get('size')} files free") for disk in figures.disks(view, FILES)]
+    return {"view": view, "href": href, "disks": [*disks, *(disk for disk in files if disk["low"])]}
+
+
+def _disk(disk: dict[str, Any], text: str) -> dict[str, Any]:
+    low = disk.get("free") is not None and disk["free"] < (disk.get("warn") or 0)
+    return {"path": disk.get("path"), "text": text, "low": low}
 
 
 def _seen(picture: Picture, every: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -36,12 +37,21 @@ def bench(tmp_path):
     prm.write_text(text)
     certify(made.far, made.far, made.near)
     made.real = subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", made.far.root])
-    yield made
-    made.close()
-    made.interceptor.close()
-    end(made.real, gently=3)
-    if pid := lock_holder(made.remote.lock_path()):
-        os.kill(pid, signal.SIGKILL)
+    try:
+        wait_until(lambda: listens(port))  # who puts in junk does it when a Manager answers
+        yield made
+    finally:
+        made.close()
+        made.interceptor.close()
+        end(made.real, gently=3)
+        if pid := lock_holder(made.remote.lock_path()):
+            os.kill(pid, signal.SIGKILL)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers there."""
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_junk_on_the_way_delays_a_pump_and_does_not_end_it(bench):

@@ -131,6 +131,24 @@ def test_what_was_replayed_is_remembered_within_bounds(bench: Discarding):
     assert bench.sql("SELECT id FROM kv") == []
 
 
+def test_what_is_forgotten_of_replays_never_comes_back(bench: Discarding):
+    """Records of one block go together, so fewer rows stay than may; those of records that were refused count not."""
+    unique, _ = CODES[bench.kind]
+    bench.lines = [f"REPERROR ({unique}, DISCARD)"]
+    bench.feed.tx((I, KV, ["0", "a", "1.00"]), (I, KV, ["9", "b", "1.00"]))
+    bench.feed.tx((I, KV, ["1", "a", "1.00"]), (I, KV, ["2", "b", "1.00"]))
+    bench.feed.tx((I, KV, ["3", "a", "1.00"]))
+    bench.feed.tx((I, KV, ["4", "a", "1.00"]))
+    bench.run()
+    bench.sql("UPDATE kv SET a = 'free' WHERE id = 0")
+    bench.sql("UPDATE kv SET a = 'gone' WHERE id = 9")
+    assert bench.replay(keep=1) == ["applied", "applied", "kept", "kept"]
+    bench.sql("DELETE FROM kv")
+    assert bench.replay(keep=1) == ["kept", "kept", "applied", "kept"]
+    bench.sql("DELETE FROM kv")
+    assert bench.replay(keep=1) == ["kept", "kept", "applied before", "applied"]
+
+
 def test_unique_values_change_hands_over_the_borders_of_jobs(bench: Discarding):
     """In a transaction larger than BATCHROWS: what is refused waits for what it needs, and for nothing else."""
     bench.lines = ["BATCHROWS 5"]

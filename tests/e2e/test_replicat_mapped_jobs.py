@@ -179,13 +179,37 @@ def test_damage_met_by_a_mapped_job_is_told_as_damage(spark_engine: SparkEngine,
         spark_engine.submit(tasks).result(timeout=100)
 
 
-def test_every_job_draws_anew(spark_engine: SparkEngine, feed: TrailFeed):
-    """uuid() and rand() are no constants of a plan."""
-    plans = {KV.id: (planned(spark_engine, "uuid()"),)}
-    feed.tx((Op.INSERT, KV, ["1", "v", "1"]), (Op.INSERT, KV, ["2", "v", "1"]))
+@pytest.mark.parametrize(
+    ("text", "anew"),
+    [
+        ("uuid()", True),
+        ("rand()", True),
+        ("current_timestamp()", True),
+        ("concat(v, CAST(unix_micros(now()) AS STRING))", True),
+        ("CAST('now' AS TIMESTAMP)", True),
+        ("TIMESTAMP 'now'", True),
+        ("concat(v, 'known')", False),
+    ],
+)
+def test_every_job_draws_anew_and_knows_the_time(spark_engine: SparkEngine, feed: TrailFeed, text: str, anew: bool):
+    """What Spark plans is kept from job to job, but not what it would put into the plan as a constant."""
+    plans = {KV.id: (planned(spark_engine, text),)}
+    feed.tx((Op.INSERT, KV, ["1", "v", "1"]))
     (tasks,) = jobs(feed, plans)
-    found = [row[1] for _ in range(2) for row in rows_of(spark_engine.submit(tasks).result(timeout=100)[0])]
-    assert len(set(found)) == 4
+    found = {rows_of(spark_engine.submit(tasks).result(timeout=100)[0])[0][1] for _ in range(2)}
+    assert len(found) == 1 + anew
+    assert spark_engine._mapped is not None
+    assert bool(spark_engine._mapped._frames) is not anew
+
+
+def test_jobs_at_the_same_time_keep_to_their_own_tasks(spark_engine: SparkEngine, feed: TrailFeed):
+    """They share what Spark made of the expressions, and nothing else."""
+    for n in range(8):
+        feed.tx(*((Op.INSERT, KV, [f"{n}-{i}", f"v{n}", "1"]) for i in range(300)))
+    plans = {KV.id: (planned(spark_engine, "upper(v)"),)}
+    running = [spark_engine.submit(tasks) for tasks in jobs(feed, plans, 300)]
+    found = [[row for part in each.result(timeout=100) for row in rows_of(part)] for each in running]
+    assert [(len(rows), {v for _, v in rows}) for rows in found] == [(300, {f"V{n}"}) for n in range(8)]
 
 
 def test_many_programs_in_one_job(spark_engine: SparkEngine, feed: TrailFeed):

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replicat.params import ReplicatParams
+from replicat.refused.late import Late
 from tests.fault.test_replicat_discards import PARAMS, SHAPES
 from tests.fault.test_replicat_discards import params as discard_params
-from tests.support.list_target import ListTarget
+from tests.support.list_target import ListTarget, shape
 from tests.support.replicat_lives import FailAt, Lives, calls_of, killed_at
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError
-from trails.record import Op
+from trails.record import Column, Op
+from trails.runtime.params import parse_text
 from trails.testing import After
 
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
@@ -113,6 +117,55 @@ def test_a_condemned_transaction_behind_one_that_waits():
         run = Lives(script, replace(asked, batch_rows=rows), SHAPES, wanted, [(3, 0), (3, 1)])
         run()
         run.check(rows)
+
+
+@pytest.mark.parametrize("bound", [{"MOST": 1}, {"MOST_BYTES": 1}], ids=["rows", "bytes"])
+def test_beyond_the_bound_nothing_waits_and_no_order_is_lost(bound: dict[str, int], monkeypatch: pytest.MonkeyPatch):
+    """A change that would have to wait for its row has what waits judged first; memory does not grow with the row."""
+    for name, value in bound.items():
+        monkeypatch.setattr(f"replicat.refused.late.{name}", value)
+    most = []
+    add = Late.add
+    monkeypatch.setattr(Late, "add", lambda self, *args: (add(self, *args), most.append(len(self.parts))))
+
+    def script(feed: TrailFeed) -> None:
+        feed.tx((Op.INSERT, KV, ["1", "a"]), (Op.INSERT, KV, ["2", "b"]))
+        changes = [(Op.UPDATE, KV, ["1", value]) for value in "bcde"]
+        feed.tx(*changes[:1], *NOISE, *changes[1:], (Op.UPDATE, KV, ["2", "a"]), pieces=5)
+
+    wanted = {("s", "kv"): {("1",): ("1", "e"), ("2",): ("2", "a")}, ("s", "log"): SWAPPED["s", "log"]}
+    run = Lives(script, PARAMS, SHAPES, wanted, [(2, 0)])
+    run()
+    run.check(bound)
+    assert max(most) == 1
+
+
+CDR = """
+MAP s.kv, TARGET s.kv, COMPARECOLS (ON UPDATE ALL),
+    RESOLVECONFLICT (UPDATEROWEXISTS, (sums, USEDELTA, COLS (n)), (DEFAULT, OVERWRITE));
+MAP s.log, TARGET s.log;
+"""
+
+
+def test_a_conflict_of_a_change_that_waits_is_resolved_all_the_same():
+    """The target's n is somebody else's: it moves by as much as the source's, and is not written over."""
+    n = Column("n", "integer", "integer")
+    kv = replace(KV, columns=(*KV.columns, n))
+    theirs = {("1",): ("1", "a", "10"), ("2",): ("2", "b", "0")}
+
+    def script(feed: TrailFeed) -> None:
+        free = (Op.UPDATE, kv, ["2", "c", "0"], ["2", "b", "0"])
+        feed.tx((Op.UPDATE, kv, ["1", "b", "2"], ["1", "a", "1"]), *NOISE, free, pieces=4)
+
+    text = f"REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 4\n{CDR}"
+    asked = ReplicatParams.from_statements(parse_text(text, "p"))
+    wanted = {("s", "kv"): {("1",): ("1", "b", "11"), ("2",): ("2", "c", "0")}, ("s", "log"): SWAPPED["s", "log"]}
+    run = Lives(script, asked, [shape("s", "kv", "id v n", "id"), SHAPES[1]], wanted, [])
+    run.store.tables = {("s", "kv"): dict(theirs)}
+    counted = {row["from"]: row for row in run().stats.to_reply()["tables"]}
+    run.check()
+    assert counted["s.kv"]["updates"] == 2
+    assert counted["s.kv"]["more"]["CDR conflicts"] == 1, counted["s.kv"]["more"]
 
 
 @settings(max_examples=40, deadline=None)

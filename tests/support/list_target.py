@@ -176,7 +176,9 @@ class ListTarget:
         table = self._tables.setdefault((layout.schema, layout.name), {})
         key = tuple(row[layout.columns.index(name)] for name in layout.key)
         there = table.get(key, (MISSING,) * len(row))
-        table[key] = tuple(old if new is MISSING else new for old, new in zip(there, row, strict=False))
+        now = tuple(old if new is MISSING else new for old, new in zip(there, row, strict=False))
+        self._check_unique(layout.full_name, layout.columns, table, key, now)
+        table[key] = now
 
     def remove(self, layout: Layout, key: tuple[Value, ...]) -> bool:
         assert self._tables is not None

@@ -17,7 +17,7 @@ from ggsci import revoking
 from ggsci.certificate_files import Expiry, Facts, Folder
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.secure import certify, folder
-from trails import tls
+from trails import fs, tls
 from trails.errors import DamageError
 from trails.fs import RealFs
 from trails.runtime.clock import RealClock
@@ -217,6 +217,35 @@ def test_a_crash_at_any_file_leaves_what_the_same_command_mends(tmp_path):
     raise AssertionError("the command never came to its end")
 
 
+def test_a_crash_in_a_renewal_or_a_revocation_cuts_no_link(homes):
+    """At any file: what is there fits as before, and the same command again ends well."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}, DAYS 30")
+
+    def renew(ca: Folder, target: Folder) -> None:
+        files.ensure_ca(ca, here.id, 5000)  # the CA is certified anew first
+        files.issue(ca, target, "x", files.ALWAYS, 30, there.id)
+
+    def revoke(ca: Folder, _target: Folder) -> None:
+        revoking.revoke(ca, files.CA_KEY, [7])
+
+    for command, least in ((renew, 6), (revoke, 2)):
+        for calls in range(20):
+            crashing = CrashingFs(calls)
+            folders = [Folder(Home(home.root, crashing), tls.folder_of(home.root)) for home in homes]
+            try:
+                command(*folders)
+                done = True
+            except KeyboardInterrupt:
+                done = False
+            assert fits(here, there) and fits(there, here), calls
+            if done:
+                break
+        assert done and calls >= least
+    good(here, f"RENEW CERTIFICATES, PEER {there.root}")
+    assert fits(here, there) and fits(there, here)
+
+
 def test_info_shows_what_there_is(homes):
     """Nothing at first; then subject, names, fingerprint and end, also as JSON."""
     here, there = homes
@@ -343,11 +372,40 @@ def test_a_home_is_revoked_with_all_its_certificates(homes, tmp_path):
     assert len(as_json(here, "INFO CERTIFICATES")[0]["revoked"]) == 2
     assert "was revoked, and with it the key" in bad(here, f"RENEW CERTIFICATES, PEER {there.root}")
     good(here, f"RENEW CERTIFICATES, PEER {tmp_path / 'third'}")
+    text = good(here, f"CREATE CERTIFICATES, PEER {tmp_path / 'fourth'}, HOMEID {'4' * 32}")
+    assert "Copy ca.crt, ca.crl, home.crt and, the first time, home.key" in text
     assert (tmp_path / "third" / "ca.crl").read_bytes() == folder(here).read(tls.REVOKED)
     for name in (tls.CERTIFICATE, tls.KEY):
         os.remove(folder(there).file(name))
     good(here, f"CREATE CERTIFICATES, PEER {there.root}")
     assert fits(here, there) and fits(there, here), "with a new key it is let in again"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["CREATE CERTIFICATES, PEER {new}, HOMEID {id}", "RENEW CERTIFICATES", "REVOKE CERTIFICATES, HOMEID {id}!"],
+)
+def test_one_command_at_a_time_is_at_the_ca(homes, tmp_path, monkeypatch, line):
+    """Each reads its files and writes them anew: of two at once one's note, or its revocation, would be lost."""
+    here, there = homes
+    good(here, f"CREATE CERTIFICATES, PEER {there.root}")
+    monkeypatch.setattr(fs, "LOCK_SECONDS", 0)
+    line = line.format(new=tmp_path / "new", id=there.id)
+    with files.alone(here):
+        assert f"held by process {os.getpid()}" in bad(here, line)
+    assert not (tmp_path / "new").exists() and not folder(here).has(tls.REVOKED)
+
+
+def test_an_ended_certificate_of_a_revoked_home_is_not_renewed(homes):
+    """It is for the same key: who stole that would have a good one again."""
+    here, there = homes
+    certify(here, here)
+    certify(here, there, days=0)
+    ended = folder(there).read(tls.CERTIFICATE)
+    good(here, f"RENEW CERTIFICATES, PEER {there.root}")
+    assert "2 certificates" in good(here, f"REVOKE CERTIFICATES, HOMEID {there.id}!")
+    folder(there).write(tls.CERTIFICATE, ended)
+    assert "was revoked, and with it the key" in bad(here, f"RENEW CERTIFICATES, PEER {there.root}")
 
 
 def test_a_certificate_that_nobody_noted_is_revoked_by_its_folder(homes):
@@ -382,8 +440,9 @@ def test_damaged_lists_are_named(homes):
     """By whoever needs them."""
     here, there = homes
     good(here, f"CREATE CERTIFICATES, PEER {there.root}")
-    folder(here).write(revoking.ISSUED, b"[1]")
-    assert "ca.issued: expected a list of certificates" in bad(here, f"REVOKE CERTIFICATES, HOMEID {there.id}!")
+    for damaged in (b"[1]", b"{", b"{}x", b'[{"number": "?", "home": "h"}]', b'[{"number": 5, "home": "h"}]'):
+        folder(here).write(revoking.ISSUED, damaged)
+        assert "ca.issued: expected a list of certificates" in bad(here, f"REVOKE CERTIFICATES, HOMEID {there.id}!")
     os.remove(folder(here).file(revoking.ISSUED))
     folder(here).write(tls.REVOKED, b"nonsense")
     assert "ca.crl: expected a PEM list" in bad(here, f"REVOKE CERTIFICATES, PEER {there.root}!")

@@ -378,6 +378,8 @@ def test_pump_replicat_and_its_workers_are_told_of_decrypttrail(trail):
     assert ReplicatParams.from_statements(parse_text(text, "r")).decrypt
     only = replace(trail, sealed=True)
     assert is_encrypted(FS, only)
+    assert is_encrypted(FS, replace(only, prefix="no")), "also before it has a file"
+    assert not is_encrypted(FS, replace(trail, prefix="no"))
     forge_plain(trail, 1)
     reader = BlockReader(FS, trail, Position(1, 0))
     reader.read(payload=False)

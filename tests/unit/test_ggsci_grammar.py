@@ -47,6 +47,8 @@ from trails.errors import GateError
         ("info all ;", "INFO ALL", "", {}),
         ("dblogin sourcedb postgresql://h/d userid u password a;", "DBLOGIN", "",
          {"SOURCEDB": "postgresql://h/d", "USERID": "u", "PASSWORD": "a;"}),
+        ("dblogin sourcedb postgresql://h/d userid u password 'a;''b';", "DBLOGIN", "",
+         {"SOURCEDB": "postgresql://h/d", "USERID": "u", "PASSWORD": "a;'b"}),
     ],
 )  # fmt: skip
 def test_a_line_becomes_a_command(line, name, operand, values):

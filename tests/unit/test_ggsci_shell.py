@@ -206,6 +206,7 @@ def test_parameters_are_explained_and_listed(home):
     assert "Pump: RMTTRAIL" in good(home, "HELP PARAM rmttrail")
     assert "RMTTRAIL" in good(home, "HELP PARAM")
     assert "ADD REPLICAT rep1, EXTTRAIL" in good(home, "HELP add rep")
+    assert good(home, "HELP add rep;") == good(home, "HELP add rep")
     assert "Options of MAP" in good(home, "HELP PARAMS")
 
 

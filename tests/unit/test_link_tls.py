@@ -14,6 +14,7 @@ import pytest
 from ggsci import certificate_files as files
 from ggsci import revoking
 from pump.build import build
+from pump.checking import check_group
 from pump.link import greet
 from pump.params import RemoteHost
 from tests.support.homes import make_home
@@ -436,6 +437,18 @@ def test_a_home_sees_its_own_certificate_as_peers_will(homes, tmp_path, change, 
         said_at_start(Home.at(near.root), "RMTHOST 127.0.0.1, MGRPORT 1\nRMTTRAIL ./dirdat/rt\n")
 
 
+def test_check_params_finds_what_start_would(homes):
+    """Also while nobody answers at RMTHOST, which by itself is no mistake."""
+    near, _ = homes
+    with socket.socket() as nobody:
+        nobody.bind((HOST, 0))  # and does not listen
+        text = f"EXTRACT PMP1\nRMTHOST {HOST}, MGRPORT {nobody.getsockname()[1]}\nRMTTRAIL ./dirdat/rt\n"
+        Path(near.prm("PMP1")).write_text(text)
+        assert not [text for text in check_group(near, "PMP1").mistakes if "certificate" in text]
+        certify(near, near, days=0)
+        assert "home.crt: its certificate has expired" in " ".join(check_group(near, "PMP1").mistakes)
+
+
 def with_ca_of(other, home):
     files.ensure_ca(folder(other), other.id, 60)
     folder(home).write(tls.CA, folder(other).read(tls.CA))
@@ -455,8 +468,8 @@ def test_a_session_holds_a_peer_to_its_certificate(homes, side):
         sock, peer = (pump, far) if side is Side.PUMP else (collector, near)
         channel = Channel(sock, side, "the peer", 60, 0.0)
         channel.check_home(peer.id)
-        for said in ("", "f" * 32, peer.id.upper()):
-            with pytest.raises(OperatorError, match=r"the peer says to be home .*; its certificate is home"):
+        for said, hint in (("", "same release"), ("f" * 32, "own"), (peer.id.upper(), "own")):
+            with pytest.raises(OperatorError, match=rf"the peer says to be home .*; its certificate is home .*{hint}"):
                 channel.check_home(said)
 
 
@@ -496,13 +509,26 @@ def test_a_list_of_another_ca_lets_nobody_in(homes, listening, tmp_path):
     folder(near).write(tls.REVOKED, folder(other).read(tls.REVOKED))
     with pytest.raises(UntrustedError, match=r"ca.crl here is not of its CA. Copy ca.crl of the home that keeps"):
         ask(near, listening(far))
-    folder(near).write(tls.REVOKED, b"nonsense")
-    with pytest.raises(OperatorError, match="list of revoked certificates can't be used"):
-        ask(near, listening(far))
+
+
+@pytest.mark.parametrize("whose", ["pump", "Manager"])
+def test_a_list_that_is_being_copied_ends_nobody(homes, listening, whose):
+    """A copy made by hand is not there at once: whatever part of it a connection meets is a reason to try again."""
+    near, far = homes
+    manager, reader = listening(far), near if whose == "pump" else far
+    revoke(near, near)
+    whole = folder(near).read(tls.REVOKED)
+    os.remove(folder(near).file(tls.REVOKED))
+    for size in (0, 1, len(whole) // 2, len(whole) - 30):
+        folder(reader).write(tls.REVOKED, whole[:size])
+        with pytest.raises(AwayError):
+            ask(near, manager)
+    os.remove(folder(reader).file(tls.REVOKED))
+    ask(near, manager)
 
 
 def test_a_session_looks_for_another_list(homes):
-    """Only every few seconds, and only then does it say so."""
+    """Once a second, and only then does it say so."""
     near, _ = homes
     watch = tls.RevocationWatch(tls.folder_of(near.root))
     assert not watch.changed(100.0)

@@ -299,7 +299,15 @@ def test_an_operators_start_and_a_deletion_forget_the_tries(home):
     team.children.look()
     good(home, "DELETE REPLICAT r1")
     team.later(CENSUS_SECONDS)
-    assert "R1" not in json.loads(path.read_text())
+    assert path.read_text() == "{}"  # GONE was deleted while no Manager ran
+
+
+@pytest.mark.parametrize("text", ["[]", '{"R1": [1]}', '{"R1": [1e400, 1]}', "[" * 100_000, "\xff"])
+def test_a_damaged_note_of_tries_keeps_no_manager_from_starting(home, text):
+    """Whatever stands there."""
+    Path(home.folder("dirpcs"), "MGR.tries").write_text(text, encoding="latin-1")
+    assert Team(home, TWICE).children._tries.of("R1") == 0
+    assert "AUTORESTART counts its tries anew" in log_text(home)
 
 
 def test_tries_are_counted_by_a_clock_that_may_be_wrong(home):
@@ -545,3 +553,11 @@ def test_systemd_is_told_what_the_manager_does(tmp_path, monkeypatch):
         said = [server.recv(1000).decode() for _ in range(4)]
     assert said == ["READY=1\nSTATUS=Manager of here", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"]
     Notifier().ready("nobody listens")
+
+
+def test_what_a_manager_starts_at_once_does_not_inherit_systemds_socket(home, manager, monkeypatch, tmp_path):
+    """AUTOSTART comes before READY."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    process = manager("AUTOSTART ER *\n")._children.children["R1"].process
+    home.__dict__["started"].append(process)
+    assert b"NOTIFY_SOCKET" not in Path(f"/proc/{process.pid}/environ").read_bytes()

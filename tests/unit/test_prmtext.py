@@ -162,6 +162,15 @@ def test_a_statement_may_go_on_in_an_included_file(tmp_path: Path):
     assert [(each.keyword, " ".join(each.text.split())) for each in found] == [("MAP", "a.b, TARGET c.d"), ("X", "")]
 
 
+@pytest.mark.parametrize("begin", ["a.b, TARGET c.d, &\n", "a.b, &\nTARGET c.d, COLMAP (x = 1, &\n y = 2), &\n"])
+def test_in_a_map_an_ampersand_changes_nothing(tmp_path: Path, begin: str):
+    """It goes on up to its `;` anyway: a file may be included behind a line with `&` as behind one without."""
+    text = f"MAP {begin}INCLUDE ./dirprm/rest.prm\nDDL &\nINCLUDE MAPPED\n"
+    found = parse_file(str(home(tmp_path, rep=text, rest="KEYCOLS (id);\n") / "rep.prm"), EMPTY)
+    assert [(each.keyword, each.fault) for each in found] == [("MAP", ""), ("DDL", "")]
+    assert found[0].text.endswith("KEYCOLS (id)")
+
+
 def test_obey_is_not_nested_but_include_is(tmp_path: Path):
     folder = home(tmp_path, a="OBEY ./dirprm/b.prm\n", b="INCLUDE ./dirprm/c.prm\nOBEY ./dirprm/c.prm\n", c="X\n")
     found = prmtext.read(str(folder / "a.prm"), EMPTY).lines

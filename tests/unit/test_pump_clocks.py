@@ -162,3 +162,11 @@ def test_a_pong_of_nothing_that_was_asked_is_passed_over(linked):
     link.collector.send(wire.Pong(number, link.now_us() + 60 * SECOND))
     link.take()
     assert link.known() == (0, 0)
+
+
+def test_of_a_session_that_tells_no_time_nothing_is_known(linked):
+    """Nor how far it may be off: the Collector may be another host's than that of the session before."""
+    link = linked()
+    link.pump._heartbeats.greeted(0, 0)
+    assert link.known() == (None, None)
+    assert link.pump.command("STATUS", {})["clocks"] == {}

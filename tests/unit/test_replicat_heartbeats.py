@@ -241,6 +241,21 @@ def test_the_tables_are_made_shown_and_dropped(tmp_path):
     assert delete(request)["deleted"] == []
 
 
+def test_views_of_an_earlier_release_are_made_anew_and_no_others(bench):
+    """They had columns for a way back that nothing is known of."""
+    request = {"url": bench.url, "heartbeat": bench.names.text, "target": True}
+
+    def view(text: str) -> list[str]:
+        """The columns of gg_lag after ADD HEARTBEATTABLE, where it was made as `text` before."""
+        sql(bench, "DROP VIEW gg_lag")
+        sql(bench, f"CREATE VIEW gg_lag AS SELECT {text}")
+        add(request)
+        return [name for (name,) in sql(bench, "SELECT name FROM pragma_table_info('gg_lag')")]
+
+    assert view("1 AS mine") == ["mine"]
+    assert view("1 AS incoming_lag, NULL AS outgoing_lag")[-2:] == ["incoming_path", "incoming_lag"]
+
+
 def test_history_by_day(bench):
     """Of clocks that were not compared there is no figure."""
     bench.beat(now_beat(bench, 3))

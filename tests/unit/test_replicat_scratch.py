@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -39,6 +40,23 @@ def test_released_folder_is_gone(memory: Path) -> None:
     assert sweep() == [] and made.in_memory
     made.release()
     assert list(memory.iterdir()) == []
+
+
+def test_a_worker_that_still_writes_leaves_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JVM was killed, and it hears of that a moment later: a file in memory would stay for ever."""
+    made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
+    os.makedirs(made.folder)
+    writes = iter(range(3))
+    rmdir = os.rmdir
+
+    def removed_meanwhile(path: str, **more: int | None) -> None:
+        for number in itertools.islice(writes, 1):
+            Path(made.folder, str(number)).touch()
+        rmdir(path, **more)
+
+    monkeypatch.setattr(os, "rmdir", removed_meanwhile)
+    made.release()
+    assert list(memory.iterdir()) == [] and not list(writes)
 
 
 def test_a_link_put_where_the_lock_goes_is_not_followed(memory: Path) -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from extract.sources.pgoutput import ManyTablesError
 from extract.sources.postgres import STEADY_SECONDS, PostgresSettings, PostgresSource
 from pump.params import PumpParams, RemoteHost
 from pump.pump import Job, Phase, Pump
@@ -15,6 +16,7 @@ from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.report import Log
 from trails.testing import FakeClock
+from trails.wire import Bye
 
 DAY = 86_400
 
@@ -40,6 +42,23 @@ def test_a_pumps_losses_days_apart_are_two(tmp_path, steady):
         pump.close()
 
 
+def test_a_link_that_a_rollover_ends_did_its_work(tmp_path):
+    """ROLLOVER days after a loss, with nothing sent in between: what fails then is another loss."""
+    home, clock = make_home(tmp_path / "home"), FakeClock()
+    params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt", retry_seconds=DAY)
+    job = Job(params, home.id, "here", TrailName.parse("./dirdat/lt", home.root), "./dirdat/lt", 1)
+    pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", clock), clock)
+    try:
+        pump._lost(AwayError("gone"), clock.monotonic())
+        clock.sleep(2 * DAY)
+        pump._phase, pump._rolling = Phase.STREAMING, True
+        pump._closed(Bye("as asked"))
+        pump._lost(AwayError("gone again"), clock.monotonic())
+        assert pump._retry_at > clock.monotonic()
+    finally:
+        pump.close()
+
+
 class _Ended:
     """A connection that is no more."""
 
@@ -61,3 +80,15 @@ def test_an_extracts_losses_days_apart_are_two(steady):
     else:
         with pytest.raises(AwayError, match="gave up after 60 s"):
             source._lost(AwayError("gone again"))
+
+
+def test_a_session_that_ended_for_its_many_tables_did_its_work():
+    """The server may hold the slot for a moment yet: that is another loss than the one of days ago."""
+    settings = PostgresSettings("postgresql://x/y", "EXT1", "tg", "tg", "", {}, reconnect_seconds=60)
+    source = PostgresSource(settings, lambda schema, name: True, lambda line: None)
+    source._lost(AwayError("gone"))
+    source._away_since = time.monotonic() - 2 * DAY
+    source._stream = _Ended()
+    source._renew(ManyTablesError("10001 tables were met"))
+    source._lost(AwayError("the slot is active"))
+    assert source._retry_at > 0

@@ -122,6 +122,16 @@ def test_messages_of_a_kind_are_few(home: Home) -> None:
     ]
 
 
+def test_what_is_so_again_is_told_again(home: Home) -> None:
+    """The target is away, is back, and away for good a moment later: the log's last line says so."""
+    clock = FakeClock()
+    messages = Log(home, "Trailgate Delivery", "rep1.prm", clock)
+    for text in ("away", "back", "away"):
+        messages.info("TG-06507", text, alike=text)
+        clock.sleep(10)
+    assert [line.split()[-1] for line in told(home)] == ["away", "back", "away"]
+
+
 def test_kinds_are_bounded() -> None:
     """Strangers have many addresses."""
     repeats = Repeats()

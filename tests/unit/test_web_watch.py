@@ -12,10 +12,11 @@ import pytest
 
 from ggsci.flow import pipelines
 from ggsci.web import remote, watch
+from ggsci.web.app import _home_row
 from ggsci.web.params import WebHome, WebParams
 from ggsci.web.ring import MAX_SAMPLES, MISSED, History, Ring, thinned
 from ggsci.web.tokens import ensure_token, token_path
-from ggsci.web.watch import UNKNOWN, Watch
+from ggsci.web.watch import UNKNOWN, HomeView, Watch
 from tests.support.homes import make_home, wait_for
 from tests.support.web import Site, pipeline, stage
 from trails.errors import AwayError, OperatorError
@@ -178,6 +179,18 @@ def test_gg_19_disks_and_counters_of_what_cant_be_seen_are_not_shown(home):
     seen = looking.picture()
     assert set(seen.pipelines[0].stages[0].extra) == {"home_id", "source", "web_home"}
     assert seen.homes[0].details == {}
+
+
+def test_inodes_are_shown_where_they_are_few(home):
+    """Beside the bytes, which may be plenty."""
+    disk = {"path": "/", "free": 10**12, "size": 10**13, "warn": 1}
+    few = {"path": "/", "free": 7, "size": 100, "warn": 10, "unit": "files"}
+
+    def shown(*disks):
+        return [(one["text"], one["low"]) for one in _home_row(HomeView("home", details={"disks": disks}))["disks"]]
+
+    assert len(shown(disk, few | {"free": 70})) == 1
+    assert shown(disk, few)[1:] == [("7 of 100 files free", True)]
 
 
 def test_a_home_of_any_name_has_one_that_addresses_can_bear(tmp_path):

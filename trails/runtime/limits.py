@@ -1,4 +1,4 @@
-"""Limits for what listens: how often one key (an address) may do something, and how much is said about it.
+"""How often one key (an address, a kind of message) may do something.
 
 Rule: memory is bounded by the number of keys, whoever knocks. Times are monotonic seconds, given by the caller.
 """
@@ -36,7 +36,6 @@ def crowd_of(address: Address) -> str:
 class _Bucket:
     left: float
     since: float
-    missed: int = 0
 
 
 class Rates:
@@ -47,8 +46,8 @@ class Rates:
         self._burst = burst
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, key: str, now: float) -> int | None:
-        """None: too often. Else how many were turned away since the last one that was let through."""
+    def take(self, key: str, now: float) -> bool:
+        """Whether it may be done now, and is counted; False: too often."""
         bucket = self._buckets.pop(key, None)
         if bucket is None:
             bucket = _Bucket(float(self._burst), now)
@@ -58,8 +57,6 @@ class Rates:
         bucket.left = min(float(self._burst), bucket.left + (now - bucket.since) * self._per_second)
         bucket.since = now
         if bucket.left < 1:
-            bucket.missed += 1
-            return None
+            return False
         bucket.left -= 1
-        missed, bucket.missed = bucket.missed, 0
-        return missed
+        return True

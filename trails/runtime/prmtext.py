@@ -126,8 +126,9 @@ class _Reader:
         self._listing = True
         self._trace = "OFF"
         self._made = self._bytes = self._work = 0
-        self._depth = 0  # parentheses open in the TABLE or MAP that is being read
-        self._goes_on = False  # the line before ends with `&`: this one begins no parameter
+        self._in_table = False  # a TABLE or MAP is being read, which goes on up to its `;`, with `&` or without
+        self._depth = 0  # parentheses open in it
+        self._goes_on = False  # the line before of another parameter ends with `&`: this one begins none
         self._out = Text()
 
     def whole(self, text: str, name: str) -> Text:
@@ -142,11 +143,12 @@ class _Reader:
         if line.via and word in WORDS and not self._depth:
             return self._emit(replace(line, fault=f"{word} in a file: a macro's body holds parameters only"))
         line = self._with_variables(line)
-        self._goes_on = word != "COMMENT" and _goes_on(line.text)
         if word == "SETENV" and not self._depth:
             self._set_variable(line)
-        if self._depth or word in UNTIL_SEMICOLON:
-            self._depth = _depth(line.text, self._depth)
+        if self._in_table or word in UNTIL_SEMICOLON:
+            self._in_table, self._depth = _table_goes_on(line.text, self._depth)
+        else:
+            self._goes_on = word != "COMMENT" and _goes_on(line.text)
         return self._emit(line)
 
     def _emit(self, line: Line) -> bool:
@@ -455,13 +457,13 @@ def _open_call(line: str, pattern: re.Pattern[str], depth: int) -> int:
             return depth
 
 
-def _depth(text: str, depth: int) -> int:
-    """Parentheses open behind a line of a TABLE or MAP, where `depth` are open before it; none behind its `;`."""
+def _table_goes_on(text: str, depth: int) -> tuple[bool, int]:
+    """Whether a TABLE or MAP goes on behind this line, and parentheses open then; `depth` are open before it."""
     for token in _PARENTHESES.finditer(text):
         if token[0] == ";":
-            return 0
+            return False, 0
         depth += {"(": 1, ")": -1}.get(token[0], 0)
-    return max(0, depth)
+    return True, max(0, depth)
 
 
 def _arguments(text: str, at: int) -> tuple[list[str] | None, int]:

@@ -4,7 +4,8 @@
                                      (TG-01971) stands before the next other one, after each minute of repeating, and
                                      at the process's end
     messages of a kind (`alike`)     five at once and then one a minute, and no text twice within a minute; each tells
-                                     how many were left out before it
+                                     how many were left out before it. A text that is a kind of its own may come five
+                                     times: that the target is away again, say, is news though it was so a moment ago
 
 The second is for what a stranger, a damaged file or each batch can cause in turns with other messages. Memory is
 bounded; a SIGKILL loses a count, never a message that was not written before.
@@ -53,7 +54,7 @@ class Repeats:
     def to_write(self, message: Message, alike: str, now: float) -> list[Message]:
         """The messages to write for this one: none, itself, or a count of the one before and itself."""
         if alike:
-            return self._of_a_kind(message, f"{message.code} {alike}", now)
+            return self._of_a_kind(message, alike, now)
         same, late = message == self._last, now - self._told >= EVERY_SECONDS
         if same and (self._times or not late):
             self._times += 1
@@ -74,13 +75,14 @@ class Repeats:
         text = f"The previous message, {last.severity} {last.code}, repeated {times} time{'s' * (times > 1)}."
         return [Message(last.severity, REPEATED, text, {"code": last.code, "repeated": times})]
 
-    def _of_a_kind(self, message: Message, key: str, now: float) -> list[Message]:
+    def _of_a_kind(self, message: Message, alike: str, now: float) -> list[Message]:
+        key = f"{message.code} {alike}"
         kind = self._kinds.pop(key, None) or _Kind()
         if len(self._kinds) >= MAX_KEYS:
             del self._kinds[next(iter(self._kinds))]  # the one not heard of for longest
         self._kinds[key] = kind
-        same = message.text == kind.text and now - kind.told < EVERY_SECONDS
-        if same or self._rates.take(key, now) is None:
+        same = message.text == kind.text != alike and now - kind.told < EVERY_SECONDS
+        if same or not self._rates.take(key, now):
             kind.left_out += 1
             return []
         made, self._last = self.rest(), None
