@@ -1,6 +1,7 @@
 """The kinds of target that Replicat is measured on: servers and files of the benchmark's own, with the same tables.
 
-Rule: each run finds every table as it was before: the same keys, the marker at 0, no checkpoint row.
+Rule: each run finds every table as it was before: the same keys, the marker at 0, no checkpoint row. Who waits for the
+marker looks through one connection: a server that makes a new one for each look is what would be measured.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,9 +44,6 @@ class Kind(Protocol):
     def add_checkpoint_table(self) -> None:
         """As ADD CHECKPOINTTABLE."""
 
-    def marker(self) -> int:
-        """The marker's number."""
-
     def await_marker(self, number: int, alive: Callable[[], None]) -> None:
         """Wait until the marker has this number; `alive` raises when Replicat has ended."""
 
@@ -61,18 +59,19 @@ class _Kind:
         """See Kind."""
         admin_for(self.url).add_row_table(self.url, (self.checkpoint_schema, "chk"))
 
-    def marker(self) -> int:
-        """See Kind."""
+    def looker(self) -> AbstractContextManager[Callable[[], int]]:
+        """What gives the marker's number, through one connection."""
         raise NotImplementedError
 
     def await_marker(self, number: int, alive: Callable[[], None]) -> None:
         """See Kind."""
         deadline = time.monotonic() + SECONDS
-        while self.marker() < number:
-            alive()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"marker {number} has not arrived within {SECONDS} s")
-            time.sleep(0.01)
+        with self.looker() as marker:
+            while marker() < number:
+                alive()
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"marker {number} has not arrived within {SECONDS} s")
+                time.sleep(0.01)
 
 
 class Postgres(_Kind):
@@ -97,9 +96,11 @@ class Postgres(_Kind):
             for statement in [*statements, "VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"]:
                 connection.execute(statement.encode())
 
-    def marker(self) -> int:
-        """See Kind."""
-        return int(self._server.sql("SELECT n FROM bench.marker", "apply")[0][0])
+    @contextmanager
+    def looker(self) -> Iterator[Callable[[], int]]:
+        """See _Kind."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            yield lambda: int((connection.execute("SELECT n FROM bench.marker", prepare=True).fetchone() or [0])[0])
 
 
 class Maria(_Kind):
@@ -124,9 +125,16 @@ class Maria(_Kind):
         for statement in statements:
             self._server.sql(statement, "bench")
 
-    def marker(self) -> int:
-        """See Kind."""
-        return int(self._server.sql("SELECT n FROM marker", "bench")[0][0])
+    @contextmanager
+    def looker(self) -> Iterator[Callable[[], int]]:
+        """See _Kind."""
+        with closing(self._server.connect("bench")) as connection, connection.cursor() as cursor:
+
+            def marker() -> int:
+                cursor.execute("SELECT n FROM marker")
+                return int(cursor.fetchone()[0])
+
+            yield marker
 
 
 class Sqlite(_Kind):
@@ -151,10 +159,11 @@ class Sqlite(_Kind):
                 connection.execute(f"CREATE TABLE {name} ({columns})")
                 connection.execute(f"INSERT INTO {name} {_NUMBERS.format(rows=rows)} {made}")
 
-    def marker(self) -> int:
-        """See Kind."""
+    @contextmanager
+    def looker(self) -> Iterator[Callable[[], int]]:
+        """See _Kind."""
         with closing(self._connect()) as connection:
-            return int(connection.execute("SELECT n FROM marker").fetchone()[0])
+            yield lambda: int(connection.execute("SELECT n FROM marker").fetchone()[0])
 
     def _connect(self) -> Any:
         return sqlite3.connect(self._path, timeout=60)

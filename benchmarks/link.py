@@ -1,40 +1,61 @@
 """Pump and Collector, PASSTHRU: MB of stored blocks a second from one home's trail to the other's, synced.
 
 Method: a local trail lies ready; the clock runs from the first block durable at the far side to the last, so start and
-handshake are left out (they are a line of their own). The peer is the floor: 1 MB blocks over loopback, each synced.
+handshake are left out (they are a line of their own). Over TLS, as links are unless told otherwise, and
+plain. The peer is the floor: 1 MB plain blocks over loopback, each synced.
 """
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 from benchmarks import machine, peers, trailfiles
 from benchmarks.options import Run
 from benchmarks.ours import Ours, Progress, started
 from benchmarks.results import OURS, Line
+from demo.pipeline import Options
 from trails.runtime.home import Home
 
 FLOOR = "1 MB blocks, fdatasync"
-CASE = "PASSTHRU, loopback"
+CASES = {"PASSTHRU, loopback, TLS": True, "PASSTHRU, loopback, NOTLS": False}
 ROWS = 1_000_000
 REPEAT = 10
 BAR = 200.0
 
 
 def measure(run: Run) -> None:
-    """Both in turn."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """All in turn."""
+    floor: list[float] = []
     rows = round(ROWS * run.scale)
-    with Ours("postgresql://nobody@/none", "postgresql://nobody@/none") as ours:
+    with ExitStack() as stack:
+        made = [_Case(name, stack.enter_context(_ours(tls)), rows) for name, tls in CASES.items()]
+        run.say(f"link: trails of {rows * REPEAT:,} rows lie ready")
+        peer = [lambda: floor.append(peers.synced_copy(max(50, round(1000 * run.scale))))] if run.peers else []
+        run.interleaved(*peer, *(case.measure for case in made))
+    for case in made:
+        if floor:
+            run.take(Line("link", case.name, FLOOR, "MB/s", tuple(floor)))
+        for what, values in case.found.items():
+            bar = BAR if what == "MB/s" else None
+            run.take(Line("link", case.name, OURS, what, tuple(values), bar, FLOOR))
+
+
+def _ours(tls: bool) -> Ours:
+    return Ours("postgresql://nobody@/none", "postgresql://nobody@/none", Options(tables=("bench.*",), tls=tls))
+
+
+class _Case:
+    """Two homes with a pump between them and a trail for it, and what was found of them."""
+
+    def __init__(self, name: str, ours: Ours, rows: int) -> None:
+        self.name, self._ours, self._rows = name, ours, rows * REPEAT
+        self.found: dict[str, list[float]] = {}
         _create(ours, rows)
-        run.say(f"link: a trail of {rows * REPEAT:,} rows lies ready")
-        floor = [lambda: _note(found, FLOOR, "MB/s", peers.synced_copy(max(50, round(1000 * run.scale))))]
-        run.interleaved(*(floor if run.peers else []), lambda: _measure(ours, rows * REPEAT, found))
-    for (who, what), values in found.items():
-        bar = BAR if (who, what) == (OURS, "MB/s") else None
-        run.take(Line("link", CASE, who, what, tuple(values), bar, FLOOR if who == OURS else ""))
 
-
-def _note(found: dict[tuple[str, str], list[float]], who: str, what: str, value: float) -> None:
-    found.setdefault((who, what), []).append(value)
+    def measure(self) -> None:
+        """Once."""
+        for what, value in _measured(self._ours, self._rows):
+            self.found.setdefault(what, []).append(value)
 
 
 def _create(ours: Ours, rows: int) -> None:
@@ -47,7 +68,7 @@ def _create(ours: Ours, rows: int) -> None:
     ours.keep()
 
 
-def _measure(ours: Ours, rows: int, found: dict[tuple[str, str], list[float]]) -> None:
+def _measured(ours: Ours, rows: int) -> list[tuple[str, float]]:
     ours.restore()
     ours.target.run("START MANAGER")
     ours.source.run("START MANAGER")
@@ -62,10 +83,13 @@ def _measure(ours: Ours, rows: int, found: dict[tuple[str, str], list[float]]) -
     first, _, before = progress.first
     collector = ours.collector_pid()
     megabytes = progress.size / 1e6
-    _note(found, OURS, "MB/s", (progress.size - before) / 1e6 / (end - first))
-    _note(found, OURS, "s until the first block", first - began)
-    _note(found, OURS, "CPU ms/MB, pump", machine.cpu_seconds(pump) / megabytes * 1000)
-    _note(found, OURS, "CPU ms/MB, Collector", machine.cpu_seconds(collector) / megabytes * 1000)
-    _note(found, OURS, "MB resident, pump", machine.peak_megabytes(pump))
-    _note(found, OURS, "MB resident, Collector", machine.peak_megabytes(collector))
+    measured = [
+        ("MB/s", (progress.size - before) / 1e6 / (end - first)),
+        ("s until the first block", first - began),
+        ("CPU ms/MB, pump", machine.cpu_seconds(pump) / megabytes * 1000),
+        ("CPU ms/MB, Collector", machine.cpu_seconds(collector) / megabytes * 1000),
+        ("MB resident, pump", machine.peak_megabytes(pump)),
+        ("MB resident, Collector", machine.peak_megabytes(collector)),
+    ]
     ours.stop()
+    return measured

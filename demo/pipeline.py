@@ -125,6 +125,7 @@ class Options:
     replicat: Sequence[str] = ()
     restart_seconds: int | None = 1
     timeout: int = 5
+    tls: bool = True
     checkpoint_seconds: int = 10
     purge_seconds: int = 0
     manager: Sequence[str] = ()
@@ -211,7 +212,8 @@ class Pipeline:
         self.source.params(
             "PMP1",
             "EXTRACT PMP1",
-            f"RMTHOST {options.remote_host}, MGRPORT {self.target.port}, TIMEOUT {options.timeout}",
+            f"RMTHOST {options.remote_host}, MGRPORT {self.target.port}, TIMEOUT {options.timeout}"
+            f"{'' if options.tls else ', NOTLS'}",
             "RETRYDELAY 1",
             "RMTTRAIL ./dirdat/rt",
             seconds,
@@ -223,7 +225,7 @@ class Pipeline:
         (self.target.home / "GLOBALS").write_text("CHECKPOINTTABLE gate.checkpoint\n")
 
     def _manager(self) -> list[str]:
-        lines = list(self.options.manager)
+        lines = [*self.options.manager, *([] if self.options.tls else ["NOTLS"])]
         if self.options.restart_seconds is not None:
             lines += [f"AUTORESTART ER *, RETRIES 1000, WAITSECONDS {self.options.restart_seconds}"]
         if self.options.purge_seconds:

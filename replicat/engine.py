@@ -29,6 +29,8 @@ from trails.errors import EXIT_AWAY, GateError, OperatorError
 from trails.fs import Fs
 from trails.runtime.masking import mask
 
+# At the same time; the next ones wait. One alone leaves cores idle at its begin and end.
+JOBS = 2
 # Each job's result comes through a socket file that the JVM would remember for ever.
 FORGET_JOBS = 1000
 JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
@@ -51,7 +53,7 @@ class SparkLostError(GateError):
 
 
 class Engine(Protocol):
-    """Runs the tasks of one job at a time, in the order they were submitted."""
+    """Runs jobs, some at the same time, begun in the order in which they were submitted."""
 
     @property
     def sql(self) -> Sql | None:
@@ -111,8 +113,9 @@ class SparkEngine:
         self._jobs = 0
         self._plans: Plans | None = None
         self._mapped: MappedJobs | None = None
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._pool = ThreadPoolExecutor(max_workers=JOBS, thread_name_prefix="spark")
         self._starting = threading.Lock()
+        self._planning = threading.Lock()
         self._gateway: Any = None
         self._context: Any = None
         self._sql: SparkSql | None = None
@@ -202,12 +205,13 @@ class SparkEngine:
         plans = getattr(tasks[0], "plans", None) if tasks else None
         if plans is None:
             return None
-        if plans is not self._plans or self._mapped is None:
-            programs = programs_of(plans)
-            if self._mapped is None or self._mapped.programs != programs:
-                self._mapped = MappedJobs(sql, programs)
-            self._plans = plans
-        return self._mapped
+        with self._planning:
+            if plans is not self._plans or self._mapped is None:
+                programs = programs_of(plans)
+                if self._mapped is None or self._mapped.programs != programs:
+                    self._mapped = MappedJobs(sql, programs)
+                self._plans = plans
+            return self._mapped
 
     def _forget_sockets(self) -> None:
         """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""
@@ -286,6 +290,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.maxResultSize": "0",
         "spark.local.dir": settings.scratch,
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
+        "-XX:-UsePerfData "  # a file in /tmp, which SIGKILL would leave there
         f"-Xshare:auto -Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
         **dict(settings.options),
     }

@@ -1,6 +1,6 @@
 """ADD, ALTER, INFO and DELETE HEARTBEATTABLE, and LAG ..., HISTORY, in a target: for replicat/admin.py.
 
-Rule: each can be run again. What is there already is left as it is, and what is missing is made; views are made anew.
+Rule: each can be run again. What is there already is left as it is, and what is missing is made; views are replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def add(request: Reply) -> Reply:
 def _add_target(run: Run, sql: HeartbeatSql) -> list[str]:
     names = (sql.table.base, sql.table.history)
     there = [name for name in names if _exists(run, sql, name)]
-    _all(run, sql.create_target(there))
+    _all(run, sql.create_target(there, older=bool(run(*sql.has_older_views()))))
     views = [f"view {sql.table.schema}.{name}" for name in ("gg_lag", "gg_lag_history")]
     return [*(f"table {sql.table.schema}.{name}" for name in names if name not in there), *(views if not there else [])]
 

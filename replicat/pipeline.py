@@ -138,12 +138,13 @@ class Pipeline:
         self._batcher.stop(why)
 
     def fill(self) -> None:
-        """Start a job if the last one is done and not too many wait to be applied.
+        """Start jobs while not too many wait to be applied.
 
-        Never one behind another that still runs: it would begin no sooner, and without what comes meanwhile. And none
-        behind a change of shape before that is applied: its plans are made from the target's new shape.
+        One behind another that still runs only where more waits already: else it would begin without what comes
+        meanwhile. And none behind a change of shape before that is applied: its plans are made from the target's new
+        shape.
         """
-        while len(self._running) < DEPTH and (not self._running or self._running[-1].future.done()):
+        while len(self._running) < DEPTH and (not self._running or self._running[-1].future.done() or self._more):
             if self._running and self._running[-1].ddl:
                 return
             if not self._waiting:
@@ -154,6 +155,10 @@ class Pipeline:
                     self._gathers_until = time.monotonic() + GATHER_SECONDS
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
+
+    @property
+    def _more(self) -> bool:
+        return bool(self._waiting) or not self._batcher.at_end
 
     def head(self, seconds: float) -> Running | None:
         """The oldest job if it is done within `seconds`; it stays until drop()."""

@@ -14,10 +14,12 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 
 MEMORY = "/dev/shm"
 MEMORY_NEEDED = 512 << 20
 LONGEST_FOLDER = 60
+TRIES, PAUSE = 100, 0.05
 _LOCK = ".lock"
 
 
@@ -43,8 +45,12 @@ class Scratch:
         return self.folder.startswith(MEMORY + os.sep)
 
     def release(self) -> None:
-        """Remove it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove it. A worker whose JVM is gone may still write there for a moment; nobody makes the folder anew."""
+        for _ in range(TRIES):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not os.path.lexists(self.folder):
+                break
+            time.sleep(PAUSE)
         _unlock(self.folder + _LOCK, self._lock)
 
 

@@ -85,13 +85,17 @@ class HeartbeatSql:
             + self._engine,
         ]
 
-    def create_target(self, there: Sequence[str] = ()) -> list[str]:
-        """Table, history with its index, and views; those `there` are left as they are, views are made anew."""
+    def create_target(self, there: Sequence[str] = (), *, older: bool = False) -> list[str]:
+        """Table, history with its index, and views; tables that are `there` are left as they are.
+
+        Views are replaced where they stand: who may read them still may, and finds them at any moment. Only those of
+        an `older` release (has_older_views) are dropped first, as PostgreSQL takes no column from a view.
+        """
         columns = ", ".join(
             f"{name} {self._type(kind)}{' NOT NULL' * (name == 'incoming_heartbeat_ts')}" for name, kind in COLUMNS
         )
         base, history = self.named(self.table.base), self.named(self.table.history)
-        made = [*self._schema(), *self._drop_views()]
+        made = [*self._schema(), *(self._drop_views() if older else [])]
         if self.table.base not in there:
             made.append(f"CREATE TABLE {base} (path_key {self._type('key')} PRIMARY KEY, {columns}){self._engine}")
         if self.table.history not in there:
@@ -107,6 +111,13 @@ class HeartbeatSql:
         """The reverse, whichever is there."""
         tables = [f"DROP TABLE IF EXISTS {self.named(n)}" for n in (self.table.history, self.table.base)]
         return [*self._drop_views(), *tables]
+
+    def has_older_views(self) -> tuple[str, list[object]]:
+        """A query that gives a row if gg_lag has columns that it has no more; with its parameters."""
+        if self.kind == "sqlite":
+            return "SELECT 1 FROM pragma_table_info('gg_lag') WHERE name = 'outgoing_lag'", []
+        columns = "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = 'gg_lag'"
+        return f"{columns} AND column_name = 'outgoing_lag'", [self.table.schema]
 
     def _drop_views(self) -> list[str]:
         return [f"DROP VIEW IF EXISTS {self.named(name)}" for name in ("gg_lag_history", "gg_lag")]
@@ -150,8 +161,9 @@ class HeartbeatSql:
         if not more:
             bound = f"{MISSED} * frequency + {GRACE_US // 1_000_000}"
             lag = f"CASE WHEN {age} <= {bound} THEN incoming_lag END AS incoming_lag"
+        create = "CREATE VIEW IF NOT EXISTS" if self.kind == "sqlite" else "CREATE OR REPLACE VIEW"
         return (
-            f"CREATE VIEW {self.named(view)} AS SELECT local_database, {_NOW[self.kind]} AS current_local_ts, {more}"
+            f"{create} {self.named(view)} AS SELECT local_database, {_NOW[self.kind]} AS current_local_ts, {more}"
             f"remote_database, {age} AS incoming_heartbeat_age, incoming_path, {lag} FROM {self.named(table)}"
         )
 

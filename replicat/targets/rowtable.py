@@ -163,10 +163,13 @@ def move_values(group: str, key: int, old: Row, new: Row, home: str) -> list[Any
 
 
 def newest_dropped(table: str, group: str, trail: str, but: int, keep: int) -> str:
-    """The place of the newest row of a group and trail that is not among the newest `keep`; `but`: a key left aside."""
+    """The place of the newest row of a group and trail that is not among the newest `keep`; `but`: a key left aside.
+
+    Rows without a place (RBA 0) are none of them.
+    """
     return (
         f"SELECT seqno, rba FROM {table} WHERE group_name = '{group}' AND trail_id = '{trail}' AND group_key <> {but} "
-        f"ORDER BY seqno DESC, rba DESC LIMIT 1 OFFSET {keep}"
+        f"AND rba > 0 ORDER BY seqno DESC, rba DESC LIMIT 1 OFFSET {keep}"
     )
 
 
