@@ -6,7 +6,8 @@
 
 A and C run side by side. What a row is, is in mapping/programs.py; which rows a change has, in mapping/mapped.py.
 Spark plans once for a set of programs, which costs it more than many a batch: the tasks are no part of the plan, they
-travel beside it as the job's local properties.
+travel beside it as the job's local properties. Not where something is drawn or asks for the time: Spark puts into the
+plan what drawing begins with, and what time it is.
 An expression that fails on some row fails the job; then `Rows` evaluates the task's rows on the driver (Spark folds
 the select over local rows, no job runs), halving until only the rows that fail are left.
 """
@@ -25,14 +26,14 @@ from replicat.decode import Task, attempt, blocks, facts_of, no_collection, sett
 from replicat.expressions.sql import SparkSql, failure_of
 from replicat.mapping.mapped import Mapper
 from replicat.mapping.programs import FIRST, REFUSE, Program, Programs, mark, programs, programs_of
-from replicat.mapping.roles import Facts, Failure, Result
+from replicat.mapping.roles import Facts, Failure, Result, Role
 from replicat.net.compact import whole
 from replicat.net.part import Part, Unmapped, spill_part
 from replicat.plan import Expression, Operand, TablePlan
 from trails.errors import AwayError, GateError
 from trails.fs import Fs
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 4096
 _SHOWN = 60
 Row = Sequence[Any]
 """p, m, c0... of mapping/programs.py."""
@@ -52,23 +53,39 @@ def frame_type(programs_: Programs) -> str:
 RESULT_TYPE = "result binary"
 TASK = "trailgate.task."
 """The local property of a job that holds the task of the partition whose number follows."""
+_WHEN = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+"""Texts that Spark takes for a time when it plans: the plan does not tell."""
 
 
 class MappedJobs:
-    """Runs tasks whose plans evaluate these programs. What Spark makes of them is kept, one plan a number of tasks."""
+    """Runs tasks whose plans evaluate these programs, in several threads if need be.
+
+    What Spark makes of them is kept, if it is the same whenever it is made: by the number of tasks, one for each job
+    that runs at the same time.
+    """
 
     def __init__(self, sql: SparkSql, programs_: Programs) -> None:
         self.programs = programs_
         self._sql = sql
-        self._frames: dict[int, Any] = {}
+        self._kept: dict[int, list[Any]] = {}
+        self._keeps: bool | None = None
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Parts (or expected errors) of tasks, by one job; EvaluationError if an expression fails on some row."""
         context = self._sql.session.sparkContext
+        kept = self._kept.setdefault(len(tasks), [])
         try:
+            try:  # another thread may take the last one between a look and this
+                frame = kept.pop()
+            except IndexError:
+                frame = self._frame(len(tasks))
             for number, task in enumerate(tasks):
                 context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
-            found = self._frame(len(tasks)).collect()
+            found = frame.collect()
+            if self._keeps is None:
+                self._keeps = self._sql.is_timeless(frame) and not _WHEN.search(self.programs.sql)
+            if self._keeps:
+                kept.append(frame)
         except Exception as error:
             failure = failure_of(error)
             if failure is None:
@@ -80,11 +97,9 @@ class MappedJobs:
         return [pickle.loads(row[0]) for row in found]
 
     def _frame(self, tasks: int) -> Any:
-        if tasks not in self._frames:
-            numbers = self._sql.session.range(0, tasks, 1, tasks)
-            operands = numbers.mapInArrow(operand_batches, frame_type(self.programs))
-            self._frames[tasks] = select(operands, self.programs).mapInArrow(parts, RESULT_TYPE)
-        return self._frames[tasks]
+        numbers = self._sql.session.range(0, tasks, 1, tasks)
+        operands = numbers.mapInArrow(operand_batches, frame_type(self.programs))
+        return select(operands, self.programs).mapInArrow(parts, RESULT_TYPE)
 
 
 def _task() -> Task:
@@ -134,16 +149,15 @@ def gather(
             if table not in mappers:
                 mappers[table] = [_mapper(plan, programs_) for plan in task.plans.get(table, ())]
         found = [mappers[table] for table in tables]
+        alone = [_alone(some) if starts is None else _NO_ROLES for some in found]
         for record in records:
             op = record[0]
             if 2 <= op <= 4:  # insert, update, delete
-                if starts is not None:
-                    starts.append([])
-                for mapper in found[record[1]]:
-                    if starts is not None:
-                        starts[-1].append(len(rows))
-                    if mapper is not None:
-                        _rows(mapper, record, facts, rows)
+                role = alone[record[1]][op]
+                if role is not None and (op == 2 or record[3] is None) and whole(record[2]):
+                    rows.append(role.operands(record[2], record[2], facts))
+                else:
+                    _all_rows(found[record[1]], record, facts, rows, starts)
                 facts.index += 1
             elif op == 1:
                 facts.begin(record[1], record[2], record[3])
@@ -157,6 +171,31 @@ def _mapper(plan: TablePlan, programs_: Programs) -> Mapper | None:
     if plan.mapping is None or plan.error or not plan.mapping.expressions:
         return None
     return Mapper(plan, programs_)
+
+
+_NO_ROLES: Sequence[Role | None] = (None,) * 5
+
+
+def _alone(mappers: Sequence[Mapper | None]) -> Sequence[Role | None]:
+    """By operation: the role that a whole image's values are sent in as they are, where it is the only one."""
+    (mapper,) = mappers if len(mappers) == 1 else (None,)
+    return _NO_ROLES if mapper is None else [role if role and role.plain else None for role in mapper.swift]
+
+
+def _all_rows(
+    mappers: Iterable[Mapper | None],
+    record: Sequence[Any],
+    facts: Facts,
+    rows: list[Row],
+    starts: list[list[int]] | None,
+) -> None:
+    begins = []
+    for mapper in mappers:
+        begins.append(len(rows))
+        if mapper is not None:
+            _rows(mapper, record, facts, rows)
+    if starts is not None:
+        starts.append(begins)
 
 
 def _rows(mapper: Mapper, record: Sequence[Any], facts: Facts, rows: list[Row]) -> None:

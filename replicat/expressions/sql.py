@@ -23,7 +23,7 @@ SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.execution.pythonUDF.arrow.concurrency.level": "1",
 }
@@ -98,6 +98,12 @@ class SparkSql:
         if any(kind not in _ONE_ROW for kind in kinds):
             raise SqlError("it takes several rows together, or makes several of one; an expression has one row")
         return str(type_)
+
+    def is_timeless(self, frame: Any) -> bool:
+        """Whether a DataFrame's plan is the same whenever it is made: nothing in it is drawn or asks for the time."""
+        plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+        patterns = self._context._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # noqa: SLF001
+        return bool(plan.deterministic()) and not plan.containsPattern(patterns.CURRENT_LIKE())
 
 
 def _session_on(context: Any) -> Any:

@@ -75,9 +75,14 @@ class Mapper:
         assigned = [item for pair in self.rule.colmap if (item := self._assigned(pair)) is not None]
         self._no_column_twice(assigned)
         defaults = self._defaults(mapped, assigned) if self.rule.use_defaults else []
-        # Columns in the image's order need no rearranging where they are all there is.
-        plain = sorted((item for item in [*defaults, *assigned] if item.slot.kind == "column"), key=_index)
-        self.written = [*plain, *(item for item in assigned if item.slot.kind != "column")]
+        # In the image's order as far as there is one: then its rows need little or no rearranging.
+        places = {column.name: i for i, column in enumerate(self.source.columns)}
+        last = len(places)
+
+        def place(item: Written) -> int:
+            return item.slot.index if item.slot.kind == "column" else places.get(item.name, last)
+
+        self.written = sorted([*defaults, *assigned], key=place)
         if not self.written and not self.errors:
             self.wrong("no column of the target is written", "Name one in COLMAP, or map by name with USEDEFAULTS")
         self.key = () if self.rule.toggles.insert_all else self._key()
@@ -279,7 +284,3 @@ class Mapper:
     def needs_before(self) -> bool:
         """Whether a key column comes from outside the source's key: then only a before image tells the old one."""
         return any(not self._follows_key(self.written[at].slot) for at in self.key)
-
-
-def _index(item: Written) -> int:
-    return item.slot.index

@@ -158,7 +158,7 @@ class MappedWorker:
     def insert(self, row: Image) -> None:
         """A new row."""
         if (role := self._swift_insert) is not None and whole(row):
-            self._swiftly(role, row, self._mapper.nulls)
+            self._swift(role, row, self._evaluations.next(role))
             return
         ask, _ = self._mapper.asks(2, row, None)
         known = self._known(ask)
@@ -185,7 +185,7 @@ class MappedWorker:
     def update(self, after: Image, before: Image | None) -> None:
         """A row as it became."""
         if before is None and (role := self._swift_update) is not None and whole(after):
-            self._swiftly(role, after, self._mapper.nothing)
+            self._swift(role, after, self._evaluations.next(role))
             return
         new_ask, old_ask = self._mapper.asks(3, after, before)
         result = self._evaluations.of(new_ask)
@@ -206,18 +206,19 @@ class MappedWorker:
         else:
             self._update(new.row, self._old_row(old.row, new.row), may=False)
 
-    def _swiftly(self, role: Role, image: Image, before: Image) -> None:
-        result = self._evaluations.next(role)
-        row = role.row(image, before, result, self._facts) if result[0] == PASSES else None
-        if role is self._swift_update and result[0] != OUT:
-            if row is not None and self._upserts:
-                self._inner.upsert(row)
-            else:
-                self._without_old(row, image, blind=self._mapper.blind)
-        elif row is not None:
+    def _swift(self, role: Role, image: Image, result: Result) -> None:
+        """One whole image is all that there is of a change."""
+        mapper, passes = self._mapper, result[0] == PASSES
+        before = mapper.nulls if role is self._swift_insert else mapper.nothing
+        row = role.row(image, before, result, self._facts) if passes else None
+        if row is not None and role is self._swift_insert:
             self._insert(row, role)
+        elif row is not None and self._upserts:
+            self._inner.upsert(row)
+        elif role is self._swift_insert or result[0] == OUT:
+            self.left_out[role is not self._swift_insert] += 1
         else:
-            self.left_out[role.kind == UPDATE] += 1
+            self._without_old(row, image, blind=mapper.blind)
 
     def _without_old(self, row: Image | None, after: Image, *, blind: bool) -> None:
         """An update of which no more is known than its new row, if that passes. `blind`: the old one may have."""

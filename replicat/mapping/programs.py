@@ -141,6 +141,11 @@ class Programs:
         """`r<at>`: only of rows that pass."""
         return f"IF(f = {PASSES}Y, CASE {' '.join(self._whens(at + 1))} END, NULL)"
 
+    @property
+    def sql(self) -> str:
+        """All of it."""
+        return "\n".join(part for signature in self.numbers for part in signature)
+
     def _whens(self, at: int) -> list[str]:
         """One for each different part of the signatures."""
         found: dict[str, list[int]] = {}

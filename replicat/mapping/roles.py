@@ -181,7 +181,8 @@ class Role:
         self._converters = [(i, convert) for i, convert in made.items() if convert is not None]
         self._tests = any(operand.kind == "missing" for operand in operands)
         self._padding = (None,) * (columns - len(operands))
-        self._as_they_are = self._operands.size == width and not self._converters and not self._tests
+        self.plain = self.number >= 0 and self._operands.size == width and not self._converters and not self._tests
+        """Whether a whole image's own values are all that is sent."""
 
     def _read_slots(self, width: int, mapping: MapProgram) -> None:
         wanted = set(wanted_slots(self.plan, self.kind))
@@ -234,7 +235,7 @@ class Role:
         self, image: Image, before: Image, facts: Facts, mask: tuple[bool, ...] | None = None
     ) -> tuple[Any, ...]:
         """The row for Spark: number, mask, operands."""
-        if mask is None and self._as_they_are:  # what most are
+        if mask is None and self.plain:
             return (self.number, None, *self._pick_operands(image), *self._padding)
         texts = self._pick_operands(self._operands.of(image, before, facts))
         if self._converters:

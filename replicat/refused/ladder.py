@@ -261,10 +261,10 @@ class Ladder:
 
     def _together(self, late: Late) -> bool:
         """Apply what waits; False if something is still in its way."""
-        steps = late.together()
-        if steps is None:
-            return False
         try:
+            steps = late.together()
+            if steps is None:
+                return False
             self._target.apply(steps, rewrite=True)
         except RefusedError:
             return False
@@ -276,8 +276,10 @@ class Ladder:
     def _one(self, change: Change, late: Late | None = None) -> None:
         """`late`: where it may wait."""
         if late and late.holds_back(change.part):
-            late.add(change.part, change)
-            return
+            if not late.is_full:
+                late.add(change.part, change)
+                return
+            self._settle(late)
         try:
             self._try(change)
         except RefusedError as error:

@@ -6,8 +6,10 @@ transaction a change that is refused for another row's sake waits, and with it a
 waits is tried behind each task as one net effect, by DELETE and INSERT; what the end does not permit is judged.
 
 Rule: changes of one row stay in their order; of different rows only a constraint ever saw an order, and it is the
-target's own, which has the last word. What waits is bounded (MOST); the next one is judged at once. Nothing waits for
-what is behind a change of shape, or a border of MAXTRANSOPS.
+target's own, which has the last word. Where two MAPs know the rows of one table by other keys, all of them count as
+one row. What waits is bounded (MOST, MOST_BYTES): beyond, the next refusal is judged at once, and a change that has to
+wait for its row ends the waiting of all. Nothing waits for what is behind a change of shape, or a border of
+MAXTRANSOPS.
 """
 
 from __future__ import annotations
@@ -17,18 +19,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicat.conflicts.resolving import key_of
-from replicat.net.overlay import Overlay
 from replicat.net.part import Mapped, Part
 from replicat.net.workers import Worker, is_lenient, result_of, worker_of
 from replicat.plan import TablePlan
-from replicat.target import Bag, Layout, RefusedError, Step, Truncate, Work
+from replicat.target import Bag, Blob, RefusedError, Step, Truncate, Work
 from trails.record import MISSING, Value
 
 MOST = 10_000
+MOST_BYTES = 64 << 20
 FOR_ANOTHER = ("23505", "23P01")
 """SQLSTATEs of a refusal that another row's change may mend: unique and exclusion constraints."""
-FOR_A_PARENT = "23503"
-"""So may that of a foreign key, once some row waits."""
+FOR_A_PARENT = ("23503", "23001")
+"""So may those of a foreign key, once some row waits."""
 
 Place = tuple[str, str]
 Key = tuple[Place, tuple[Value, ...]]
@@ -40,13 +42,24 @@ class Late:
 
     parts: list[tuple[Part, Any]] = field(default_factory=list)  # and what else their owner keeps with them
     _keys: set[Key] = field(default_factory=set)
+    _named: dict[Place, tuple[str, ...] | None] = field(default_factory=dict)  # the key's columns; None: several
+    _size: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.parts)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may wait."""
+        return len(self.parts) >= MOST or self._size >= MOST_BYTES
+
     def holds_back(self, part: Part) -> bool:
         """Whether a change of the same row waits, so that this one must."""
-        return bool(self.parts) and not self._keys.isdisjoint(_keys_of(part))
+        return any(
+            self._named[_place(one)] != one.plan.layout.key or not self._keys.isdisjoint(_keys_of(one))
+            for one in part.mapped
+            if _place(one) in self._named
+        )
 
     def is_apart(self, part: Part) -> bool:
         """Whether the changes of a part have nothing to do with what waits."""
@@ -54,37 +67,46 @@ class Late:
 
     def may_wait(self, part: Part, error: RefusedError) -> bool:
         """Whether another change of the transaction may be what this one needs."""
-        if len(self.parts) >= MOST or not part.mapped or any(not m.plan.layout.key for m in part.mapped):
+        if self.is_full or not part.mapped or any(_is_nameless(one) for one in part.mapped):
             return False
-        return error.sqlstate in FOR_ANOTHER or (error.sqlstate == FOR_A_PARENT and bool(self.parts))
+        return error.sqlstate in FOR_ANOTHER or (error.sqlstate in FOR_A_PARENT and bool(self.parts))
 
     def add(self, part: Part, owner: Any) -> None:
         """Have it wait."""
         self.parts.append((part, owner))
-        self._keys.update(_keys_of(part))
+        self._size += sum(len(blob.data) for step in part.steps for blob in _blobs(step))
+        for one in part.mapped:
+            key = one.plan.layout.key
+            if self._named.setdefault(_place(one), key) != key:
+                self._named[_place(one)] = None
+            self._keys.update(_keys_of(one))
 
     def behind(self, part: Part) -> list[Part]:
         """What needs wait no longer behind this one, which was applied: changes of rows that its TRUNCATE took."""
         if not (gone := _emptied(part)):
             return []
-        done = [each for each, _ in self.parts if gone.issuperset(map(_place, each.mapped))]
-        self.parts = [(each, owner) for each, owner in self.parts if each not in done]
-        self._keys = {key for each, _ in self.parts for key in _keys_of(each)}
-        return done
+        waited = [(gone.issuperset(map(_place, each.mapped)), each, owner) for each, owner in self.parts]
+        self.clear()
+        for is_gone, each, owner in waited:
+            if not is_gone:
+                self.add(each, owner)
+        return [each for is_gone, each, _ in waited if is_gone]
 
     def clear(self) -> None:
         """Nothing waits any more."""
         self.parts.clear()
         self._keys.clear()
+        self._named.clear()
+        self._size = 0
 
     def together(self) -> tuple[Step, ...] | None:
         """All that waits, as one net effect; None where a table's rows came in several shapes."""
         workers: dict[Place, tuple[TablePlan, Worker]] = {}
         mapped = [one for part, _ in self.parts for one in part.mapped]
-        shapes = {(_place(one), _comparable(one.plan.layout)) for one in mapped}
-        if len(shapes) > len({place for place, _ in shapes}):
+        shapes = {(_place(one), one.plan.layout, one.plan.conflict) for one in mapped}
+        if len(shapes) > len({place for place, *_ in shapes}):
             return None
-        lenient = {_place(one) for one in mapped if one.op in ("upsert", "remove") or is_lenient(one.plan)}
+        lenient = {_place(one) for one in mapped if _is_loose(one) or is_lenient(one.plan)}
         for one in mapped:
             if _place(one) not in workers:
                 plan = _own(one.plan)
@@ -102,29 +124,43 @@ def _place(one: Mapped) -> Place:
     return one.plan.layout.schema, one.plan.layout.name
 
 
-def _comparable(layout: Layout) -> tuple[tuple[str, ...], ...]:
-    return layout.columns, layout.key
+def _is_loose(one: Mapped) -> bool:
+    """Whether its row may be there or not."""
+    return one.op in ("upsert", "remove")
+
+
+def _is_nameless(one: Mapped) -> bool:
+    """Whether nobody knows which other changes are of its row: it has no key, or two keys may be one for the target."""
+    layout = one.plan.layout
+    return not layout.key or (layout.soft_key and (_is_loose(one) or is_lenient(one.plan)))
 
 
 def _own(plan: TablePlan) -> TablePlan:
     """The plan of rows that are mapped already."""
     key = tuple(plan.layout.columns.index(name) for name in plan.layout.key)
-    return replace(plan, key=key, pick=None, mapping=None, conflict=None, integer_key=False)
+    return replace(plan, key=key, pick=None, mapping=None, integer_key=False, columns=())
 
 
-def _keys_of(part: Part) -> Iterator[Key]:
-    for one in part.mapped:
-        layout = one.plan.layout
-        now = None if one.after is None else key_of(layout, one.after)
-        if now is not None:
-            yield _place(one), now
-        if one.before is not None:
-            was = key_of(layout, one.before)
-            yield _place(one), tuple(new if old is MISSING else old for old, new in zip(was, now or was, strict=True))
+def _blobs(step: Step) -> Iterator[Blob]:
+    if isinstance(step, Work):
+        for rows in step.rows:
+            yield from rows.blobs()
+        for bag in step.bags:
+            yield from bag.blobs()
+
+
+def _keys_of(one: Mapped) -> Iterator[Key]:
+    layout = one.plan.layout
+    now = None if one.after is None else key_of(layout, one.after)
+    if now is not None:
+        yield _place(one), now
+    if one.before is not None:
+        was = key_of(layout, one.before)
+        yield _place(one), tuple(new if old is MISSING else old for old, new in zip(was, now or was, strict=True))
 
 
 def _give(worker: Any, one: Mapped) -> None:
-    may = {"may": True} if isinstance(worker, Overlay) and one.op in ("upsert", "remove") else {}
+    may = {"may": True} if _is_loose(one) else {}
     if one.op == "insert":
         worker.insert(one.after)
     elif one.op in ("update", "upsert"):
