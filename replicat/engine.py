@@ -198,7 +198,7 @@ class SparkEngine:
         """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
         if self._settings.warm:
             self._warmed = True
-            self._pool.submit(warm, self.sql)  # if that fails, so does the first batch, and tells it
+            self._pool.submit(warm, self.sql, JOBS)  # if that fails, so does the first batch, and tells it
 
     def _mapped_of(self, sql: SparkSql, tasks: Sequence[Task]) -> MappedJobs | None:
         """What runs the tasks if they evaluate anything. Looked for once as long as the plans are the same."""

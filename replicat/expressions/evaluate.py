@@ -60,32 +60,21 @@ _WHEN = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 class MappedJobs:
     """Runs tasks whose plans evaluate these programs, in several threads if need be.
 
-    What Spark makes of them is kept, if it is the same whenever it is made: by the number of tasks, one for each job
-    that runs at the same time.
+    What Spark makes of them is kept, one plan a number of tasks, if it is the same whenever it is made.
     """
 
     def __init__(self, sql: SparkSql, programs_: Programs) -> None:
         self.programs = programs_
         self._sql = sql
-        self._kept: dict[int, list[Any]] = {}
-        self._keeps: bool | None = None
+        self._frames: dict[int, Any] = {}
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Parts (or expected errors) of tasks, by one job; EvaluationError if an expression fails on some row."""
         context = self._sql.session.sparkContext
-        kept = self._kept.setdefault(len(tasks), [])
         try:
-            try:  # another thread may take the last one between a look and this
-                frame = kept.pop()
-            except IndexError:
-                frame = self._frame(len(tasks))
             for number, task in enumerate(tasks):
                 context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
-            found = frame.collect()
-            if self._keeps is None:
-                self._keeps = self._sql.is_timeless(frame) and not _WHEN.search(self.programs.sql)
-            if self._keeps:
-                kept.append(frame)
+            found = self._frame(len(tasks)).collect()
         except Exception as error:
             failure = failure_of(error)
             if failure is None:
@@ -97,9 +86,14 @@ class MappedJobs:
         return [pickle.loads(row[0]) for row in found]
 
     def _frame(self, tasks: int) -> Any:
-        numbers = self._sql.session.range(0, tasks, 1, tasks)
-        operands = numbers.mapInArrow(operand_batches, frame_type(self.programs))
-        return select(operands, self.programs).mapInArrow(parts, RESULT_TYPE)
+        frame = self._frames.get(tasks)
+        if frame is None:
+            numbers = self._sql.session.range(0, tasks, 1, tasks)
+            operands = numbers.mapInArrow(operand_batches, frame_type(self.programs))
+            frame = select(operands, self.programs).mapInArrow(parts, RESULT_TYPE)
+            if self._sql.is_timeless(frame) and not _WHEN.search(self.programs.sql):
+                self._frames[tasks] = frame
+        return frame
 
 
 def _task() -> Task:
@@ -275,7 +269,7 @@ def _usual() -> Programs:
     return Programs([Program(row_filters=(filter_,), values=values)])
 
 
-WARM_BATCHES = 4
+WARM_BATCHES = 3
 _ROW = (0, None, "1", "one", "1.50", "2001-02-03 04:05:06+00")
 
 
@@ -296,10 +290,10 @@ def forget(batches: Iterable[Any]) -> Iterator[Any]:
     yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary())], names=["result"])
 
 
-def warm(sql: SparkSql) -> None:
-    """Some rows through all of it: workers load what they need, and Java compiles what it runs often."""
+def warm(sql: SparkSql, jobs: int) -> None:
+    """Some rows through all of it, as so many jobs: workers load what they need, Java compiles what it runs often."""
     usual = _usual()
-    rows = sql.session.range(0, 1, 1, 1).mapInArrow(warm_rows, frame_type(usual))
+    rows = sql.session.range(0, jobs, 1, jobs).mapInArrow(warm_rows, frame_type(usual))
     select(rows, usual).mapInArrow(forget, RESULT_TYPE).collect()
 
 

@@ -28,7 +28,7 @@ from tests.support.pipelines import DISK, Rig, remount, rig
 from trails.fs import RealFs
 from trails.position import TrailName
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.xdist_group("pipeline-bad")]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-bad")]
 
 OPERATOR, AWAY = 2, 3
 ROWS = 400

@@ -24,7 +24,7 @@ from tests.support.pipelines import Rig, rig
 from trails.runtime.control import ask
 from trails.runtime.home import Home
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(240), pytest.mark.xdist_group("pipeline-secrets")]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-secrets")]
 
 # Each has what must be quoted in a URL, and between that a word to search for.
 CAPTURE, WRONG, DELIVER = "c/Kapselung,1@x", "w/Kapselung,2@x", "d/Kapselung,3@x"

@@ -23,7 +23,7 @@ from demo.ports import free_port
 from trails.runtime.home import Home
 from trails.runtime.status import manager_status
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.xdist_group("pipeline-demo")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-demo")]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"extract", "pump", "collector", "replicat", "trails", "ggsci"}

@@ -14,7 +14,7 @@ from replicat.net.part import Part
 from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
 from replicat.target import Layout, RefusedError, Truncate, Work
 from tests.support.list_target import parse
-from trails.errors import OperatorError
+from trails.errors import AwayError, OperatorError
 from trails.position import Position
 from trails.record import MISSING, Op
 
@@ -290,6 +290,13 @@ def test_what_fails_is_told_as_a_refusal():
     builder = Builder({b"t": (made,)})
     with pytest.raises(OperatorError, match="there is no Spark to evaluate them"):
         builder.add([b"t"], [list(INSERT)])
+
+
+def test_results_that_end_too_early_are_told():
+    """The worker that sends operands met what the one that maps did not: a file that only one of both can read."""
+    builder = Builder({b"t": (FILTERED,)}, results=iter([(PASSES,)]))
+    with pytest.raises(AwayError, match=r"s.kv: the results of its expressions end too early"):
+        builder.add([b"t"], [list(INSERT), list(INSERT)])
 
 
 def test_columns_that_the_target_lacks_are_counted():
