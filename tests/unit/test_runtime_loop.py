@@ -106,6 +106,25 @@ def test_saves_are_due_by_time_also_while_busy(stop: Stop) -> None:
     assert process.notes[-2:] == ["flush", "close"]
 
 
+def test_the_first_save_comes_as_soon_as_there_is_something_to_save(stop: Stop) -> None:
+    """A pump knows its place only once it is linked: it is asked each second until then, and not first at ten."""
+    clock = FakeClock()
+    saves: list[Checkpoint] = []
+
+    class Linking(Scripted):
+        def flush(self) -> Checkpoint | None:  # type: ignore[override]
+            return super().flush() if self.steps > 3 else None
+
+    def work(process: Scripted) -> bool:
+        clock.sleep(1)
+        if process.steps == 20:
+            stop.request()
+        return True
+
+    run(Linking(work), saves.append, stop, clock=clock, checkpoint_every=10)
+    assert [c.lag_us for c in saves] == [4, 14, 20]
+
+
 def test_an_error_takes_the_road_of_a_crash(stop: Stop) -> None:
     """No last save; closed; the first error comes out even if close fails too."""
 

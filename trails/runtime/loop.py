@@ -164,16 +164,18 @@ def _loop(
     chores: Sequence[Chore],
     meter: Meter,
 ) -> None:
-    # The first one soon: until then INFO can say nothing of this run.
-    due = clock.monotonic() + min(checkpoint_every, FIRST_SAVE)
+    # The first one as soon as there is one: until then INFO can say nothing of this run.
+    every = min(checkpoint_every, FIRST_SAVE)
+    due = clock.monotonic() + every
     looked = 0.0
     while not stop.requested and not process.finished():
         more = process.step()
         now = clock.monotonic()
         if now >= due:
-            _save(process, save)
+            if _save(process, save):
+                every = checkpoint_every
             now = clock.monotonic()
-            due = now + checkpoint_every
+            due = now + every
         meter(now)
         for chore in chores:
             chore(now)
@@ -189,10 +191,12 @@ def _loop(
         _save(process, save, stop_status="A" if stop.error else "G")
 
 
-def _save(process: Process, save: Callable[[Checkpoint], None], stop_status: str = "A") -> None:
+def _save(process: Process, save: Callable[[Checkpoint], None], stop_status: str = "A") -> bool:
+    """Whether there was anything to save."""
     checkpoint = process.flush()
     if checkpoint is not None:
         save(dataclasses.replace(checkpoint, stop_status=stop_status))
+    return checkpoint is not None
 
 
 def _wait(waits: Sequence[Wait], stop: Stop, control: ControlServer | None, seconds: float, clock: Clock) -> None:
