@@ -124,13 +124,18 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+_settled: list[bool] = []
+"""Not empty once this worker has. gc.get_freeze_count() would tell, but counts all objects each time."""
+
+
 def settle() -> None:
     """For a worker, behind a task: what it has loaded stays for life. Spark has all of Python's objects looked through
     for garbage after each task, which for those takes longer than a small task.
     """
-    if not gc.get_freeze_count():
+    if not _settled:
         gc.collect()
         gc.freeze()
+        _settled.append(True)
 
 
 def run_partition(tasks: Iterable[Task]) -> Iterator[Part | Unmapped | GateError]:
