@@ -3,23 +3,30 @@ PYTHON_BIN := .venv/bin/python
 PYTEST := $(PYTHON_BIN) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint fault soak bench clean
+.PHONY: help setup try try-down demo test check lint fault soak bench locked sbom audit clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-8s %s\n' "$$name" "$$text"; done
 
 setup: ## make .venv with the pinned dependencies, and see to Java
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
-demo: setup ## replicate between two embedded PostgreSQL servers while processes are killed
-	@$(PYTHON_BIN) -m demo
+try: setup ## a pipeline that stays, with its page, to look at
+	@$(PYTHON_BIN) -m demo.trying
+
+try-down: setup ## stop and remove what try made
+	@$(PYTHON_BIN) -m demo.trying --down
+
+demo: setup ## replicate between two embedded PostgreSQL servers while processes are killed; SOURCE=mariadb: from MariaDB
+	@$(PYTHON_BIN) -m demo $(if $(SOURCE),--source $(SOURCE))
 
 test: lint ## lint and all tests
-	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST) -n 4 --dist loadgroup --no-loadscope-reorder
 
-check: lint ## the quick loop: lint, and the tests without databases and Spark
+check: lint ## the quick loop: lint, the tests without databases and Spark, and which test proves what
 	$(PYTEST) -q -n 2 -m "not e2e and not spark"
+	@$(PYTHON_BIN) -m tests.support.proved
 
 lint: setup ## ruff, mypy, import-linter
 	@.venv/bin/ruff check --quiet .
@@ -35,6 +42,15 @@ soak: setup ## ten minutes under load: kills, a flapping link, rollovers, purgin
 
 bench: setup ## the benchmarks
 	@$(PYTHON_BIN) -m benchmarks
+
+locked: setup ## requirements.lock anew from constraints.txt, with hashes
+	@scripts/supply.sh lock
+
+sbom: setup ## build/sbom.cdx.json: what is installed, as CycloneDX
+	@scripts/supply.sh sbom
+
+audit: setup ## look for known problems of what is installed, in a public database
+	@scripts/supply.sh audit
 
 clean: ## remove everything that was made here
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import apply, backlog, decode, latency, link, machine, prompt
+from benchmarks import apply, backlog, binlogcapture, comparing, decode, latency, link, load, machine, prompt
 from benchmarks.options import Run
 from benchmarks.results import Results, aligned
 from benchmarks.workloads import WORKLOADS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-NAMES = ("ggsci", "decode", "link", "apply", "capture", "e2e", "latency")
+NAMES = ("ggsci", "decode", "link", "apply", "capture", "binlog", "e2e", "load", "compare", "latency")
 QUICK = {"rows_scale": 0.1, "runs": 1, "seconds": 10.0}
 
 
@@ -75,6 +75,9 @@ def _works(names: set[str], run: Run) -> list[tuple[str, Callable[[], None]]]:
         "decode": decode.measure,
         "link": link.measure,
         "apply": apply.measure,
+        "binlog": binlogcapture.measure,
+        "load": load.measure,
+        "compare": comparing.measure,
     }
     works: list[tuple[str, Callable[[], None]]] = []
     works += [(name, partial(measure, run)) for name, measure in single.items() if name in names]

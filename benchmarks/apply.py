@@ -23,12 +23,13 @@ from benchmarks.applytargets import Kind
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
 from trails.position import TrailName
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS, KEYS, TABLES = 500_000, 200_000, 10
+SWAP_ROWS = 100_000
 SMALL_TABLES, SMALL_CHANGES, SMALL_BATCHES = 200, 5, 5
 PLAIN = ("MAP bench.*, TARGET {schema}.*;",)
 MAPPED = (
@@ -59,6 +60,7 @@ def measure(run: Run) -> None:
         folder = Path(name)
         _updates(run, folder, kinds)
         _many(run, folder, kinds["postgresql"])
+        _swap(run, folder, kinds["postgresql"])
 
 
 def _updates(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
@@ -100,6 +102,36 @@ def _many(run: Run, folder: Path, kind: Kind) -> None:
     run.interleaved(once)
     run.take(Line("apply", MANY, OURS, "s, first", tuple(first), 3.0, less=True))
     run.take(Line("apply", MANY, OURS, "s, later ones", tuple(later), 3.0, less=True))
+
+
+def _swap(run: Run, folder: Path, kind: Kind) -> None:
+    """A constraint refuses the whole of a large batch for one pair: how much longer does it take (CW-25)?"""
+    rows = int(SWAP_ROWS * run.scale)
+    trail = folder / "swap"
+    manytables.write_swap(trail, rows)
+    found: dict[str, list[float]] = {"s, plain": [], "s, with the swap": [], "times as long": []}
+
+    def once() -> None:
+        kind.prepare(["t0"], rows)
+        kind.make_names_unique("t0")
+        _, plain, swapped = _apply(folder, trail, Case(OURS, kind, ("BATCHROWS 1000000", *PLAIN)), 3)
+        for what, figure in zip(found, (plain, swapped, swapped / plain), strict=True):
+            found[what].append(figure)
+
+    run.interleaved(once)
+    for what, figures in found.items():
+        bar = 10.0 if what == "times as long" else None
+        run.take(
+            Line(
+                "apply",
+                f"{rows // 1000}k updates, one pair swaps a unique value",
+                OURS,
+                what,
+                tuple(figures),
+                bar,
+                less=True,
+            )
+        )
 
 
 def _apply(folder: Path, trail: Path, case: Case, batches: int) -> list[float]:

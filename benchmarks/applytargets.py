@@ -19,7 +19,7 @@ import psycopg
 from benchmarks.bed import OPTIONS
 from demo.mariadb import MariaServer
 from demo.servers import PostgresServer
-from replicat.targets import admin_for
+from replicat.targets.kinds import admin_for
 
 _COLUMNS = (
     "id {big} PRIMARY KEY, version int NOT NULL, name varchar(40) NOT NULL, note varchar(80) NOT NULL, "
@@ -41,6 +41,9 @@ class Kind(Protocol):
     def prepare(self, names: Sequence[str], rows: int) -> None:
         """These tables anew, each with keys 1 to `rows`, and the marker."""
 
+    def make_names_unique(self, table: str) -> None:
+        """Every row of a table that was prepared gets its `manytables.unique_name`, under a unique constraint."""
+
     def add_checkpoint_table(self) -> None:
         """As ADD CHECKPOINTTABLE."""
 
@@ -54,6 +57,10 @@ class _Kind:
     url = ""
     schema = "bench"
     checkpoint_schema = "gg"
+
+    def make_names_unique(self, table: str) -> None:
+        """See Kind."""
+        raise NotImplementedError
 
     def add_checkpoint_table(self) -> None:
         """See Kind."""
@@ -95,6 +102,16 @@ class Postgres(_Kind):
                 statements += [f"CREATE TABLE bench.{name} ({columns})", f"INSERT INTO bench.{name} {made_of}"]
             for statement in [*statements, "VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"]:
                 connection.execute(statement.encode())
+
+    def make_names_unique(self, table: str) -> None:
+        """See Kind."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in (
+                f"UPDATE bench.{table} SET name = 'u' || id",
+                f"ALTER TABLE bench.{table} ADD UNIQUE (name)",
+            ):
+                connection.execute(statement.encode())
+            connection.execute(b"VACUUM (FREEZE, ANALYZE)")
 
     @contextmanager
     def looker(self) -> Iterator[Callable[[], int]]:

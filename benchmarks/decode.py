@@ -17,11 +17,13 @@ import msgpack
 from benchmarks import trailfiles
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
-from replicat import decode
-from replicat.plan import Plans, TablePlan
-from replicat.target import Layout
+from replicat.model.plan import Plans, TablePlan
+from replicat.model.target import Layout
+from replicat.targets.sql.copytext import COPY_TEXT
+from replicat.work import decode
+from replicat.work.net.part import Part
 from trails.codec import decode_data
-from trails.format import FLAG_LZ4, Kind
+from trails.format import FLAG_LZ4, BlockKind
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import TrailName
@@ -76,7 +78,7 @@ def _load(trail: TrailName) -> list[Block]:
     reader = BlockReader(RealFs(), trail)
     found = []
     while (block := reader.read()) is not None:
-        if block.header.kind == Kind.DATA:
+        if block.header.kind == BlockKind.DATA:
             found.append(block)
     reader.close()
     return found
@@ -97,7 +99,7 @@ def _records(trail: TrailName) -> int:
     reader = BlockReader(RealFs(), trail)
     rows = 0
     while (block := reader.read()) is not None:
-        if block.header.kind == Kind.DATA:
+        if block.header.kind == BlockKind.DATA:
             _, records = decode_data(block.header, block.payload)
             rows += len(records) - 2 * block.header.transactions
     reader.close()
@@ -118,18 +120,22 @@ def _staged(trail: TrailName) -> int:
     """As a Spark partition does it, batch by batch."""
     reader = BlockReader(RealFs(), trail)
     planner = Planner(reader)
-    rows, places = 0, list[tuple[int, int, int]]()
+    rows, blocks = 0, list[Block]()
     pending = 0
     while True:
         unit = planner.next()
         if unit is not None:
-            places += [(block.start.seqno, block.start.rba, block.end.rba) for block in unit.blocks]
+            blocks += unit.blocks
             pending += unit.changes
-        if places and (unit is None or pending >= BATCH_ROWS):
+        if blocks and (unit is None or pending >= BATCH_ROWS):
             trail_id = reader.header.trail_id if reader.header else b""
-            part = decode.run(decode.Task(trail.folder, trail.prefix, trail_id, tuple(places), _plans()))
+            task = decode.Task(
+                trail.folder, trail.prefix, trail_id, tuple(blocks), _plans(), decode.columns_of(planner.definitions)
+            )
+            part = decode.attempt(task)
+            assert isinstance(part, Part)
             rows += sum(sum(counts) for counts in part.counts.values())
-            places, pending = [], 0
+            blocks, pending = [], 0
         if unit is None:
             reader.close()
             return rows
@@ -143,6 +149,7 @@ def _plans() -> Plans:
         tuple(c.name for c in table.columns),
         tuple(c.native for c in table.columns),
         ("id",),
+        form=COPY_TEXT,
     )
     plan = TablePlan(table.full_name, table.full_name, layout, table.key, integer_key=True)
     return {table.id: (plan,)}

@@ -14,7 +14,7 @@ from benchmarks.options import Run
 from benchmarks.ours import Ours, Progress, started
 from benchmarks.results import OURS, Line
 from demo.pipeline import Options
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
 
 FLOOR = "1 MB blocks, fdatasync"
 CASES = {"PASSTHRU, loopback, TLS": True, "PASSTHRU, loopback, NOTLS": False}

@@ -32,6 +32,13 @@ def cpu_seconds(*pids: int) -> float:
     return total
 
 
+def server_seconds(pid: int) -> float:
+    """What a server has used so far that has a process for each connection: those that are gone count too."""
+    fields = _stat(pid)
+    gone = (int(fields[13]) + int(fields[14])) / _TICK if fields else 0.0
+    return cpu_seconds(*family(pid)) + gone
+
+
 def started(pid: int) -> float | None:
     """When a process was made, on the monotonic clock; None if it is gone."""
     fields = _stat(pid)

@@ -14,10 +14,12 @@ from trails.format import Indicator
 from trails.fs import RealFs
 from trails.position import Position, TrailName
 from trails.record import Column, Op, Record, TableDef
-from trails.writer import Mark, TrailWriter, WriterIdentity
+from trails.recovery import Mark
+from trails.writer import TrailWriter, WriterIdentity
 
 MARKER = TableDef("bench", "marker", (Column("id", "integer", "integer", True), Column("n", "bigint", "bigint")))
 BLOCK_ROWS = 4000
+NAME = [column.name for column in DEFINITION.columns].index("name")
 _TIME = 1_790_000_000_000_000
 
 
@@ -56,6 +58,41 @@ def write_many(folder: Path, count: int, changes: int, batches: int) -> list[str
     return [table.name for table in defs]
 
 
+def write_swap(folder: Path, rows: int) -> None:
+    """Three batches, a file each: every row of t0 is updated and keeps its name, `unique_name` of its key; in the last
+    one the two keys in the middle exchange their names, by way of a third one.
+    """
+    feed = _Feed(folder, tables(1))
+    middle = rows // 2
+    for batch in range(3):
+        feed.begin()
+        for key in range(1, rows + 1):
+            if batch < 2 or key not in (middle, middle + 1):
+                _rename(feed, key, unique_name(key))
+            elif key == middle:
+                for one, name in ((0, "between"), (1, unique_name(key)), (0, unique_name(key + 1))):
+                    _rename(feed, key + one, name)
+            if key % 1000 == 0:
+                feed.commit()
+                feed.begin()
+        feed.records.append((Op.UPDATE, 0, [b"1", str(batch + 2).encode()], None))
+        feed.commit(cut=True)
+        if batch < 2:
+            feed.writer.roll()
+    feed.close()
+
+
+def unique_name(key: int) -> str:
+    """A name that no other key has."""
+    return f"u{key}"
+
+
+def _rename(feed: _Feed, key: int, name: str) -> None:
+    row = list(image(feed.number, key))
+    row[NAME] = name.encode()
+    feed.records.append((Op.UPDATE, 1, row, None))
+
+
 class _Feed:
     """A trail under way: transactions gathered to blocks. Table 0 is the marker."""
 
@@ -66,7 +103,7 @@ class _Feed:
         self.writer = TrailWriter.open(RealFs(), trail, identity, start=Mark(), restart_open=True)
         self._defs = [MARKER, *defs]
         self.records: list[Record] = []
-        self._number = self._began = 0
+        self.number = self._began = 0
         self._changes = self._transactions = 0
         self.writer.define(self._defs)
         self.mark(1)
@@ -74,9 +111,9 @@ class _Feed:
 
     def begin(self) -> None:
         """Open a transaction."""
-        self._number += 1
+        self.number += 1
         self._began = len(self.records)
-        self.records.append((Op.BEGIN, f"{self._number:016X}", str(self._number), _TIME + self._number))
+        self.records.append((Op.BEGIN, f"{self.number:016X}", str(self.number), _TIME + self.number))
 
     def commit(self, *, cut: bool = False) -> None:
         """End it, and the block if it is full or `cut` says so."""
@@ -105,9 +142,9 @@ class _Feed:
             self.records,
             changes=self._changes,
             transactions=self._transactions,
-            origin=Position(0, self._number),
-            csn=f"{self._number:016X}",
-            time_us=_TIME + self._number,
+            origin=Position(0, self.number),
+            csn=f"{self.number:016X}",
+            time_us=_TIME + self.number,
         )
         self.records = []
         self._changes = self._transactions = 0

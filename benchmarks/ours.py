@@ -20,13 +20,13 @@ from typing import Self
 from benchmarks import machine
 from benchmarks.bed import Bed
 from demo.pipeline import Host, Options, Pipeline, PipelineError
-from trails.format import Kind
+from trails.format import BlockKind
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import BlockReader
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.status import status_of
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.status import status_of
 
 SLOW = 600.0
 
@@ -80,7 +80,16 @@ class Ours:
     def create(self) -> None:
         """Make everything, register, and remember the homes as they are now."""
         self.pipeline.create()
-        self.slot = registration.load(Home(str(self.source.home)), "EXT1").slot["slot"]
+        noted = registration.load(Home(str(self.source.home)), "EXT1").registered
+        assert noted is not None
+        self.slot = noted.made["slot"]
+        self.keep()
+
+    def create_source(self) -> None:
+        """Only what Extract needs; no other group may be started."""
+        self.pipeline.make_homes()
+        self.pipeline.write_params()
+        self.pipeline.create_source()
         self.keep()
 
     def keep(self) -> None:
@@ -159,7 +168,7 @@ class Progress:
             self._reader = BlockReader(RealFs(), self.trail)
         while (block := self._reader.read(payload=False)) is not None:
             self.size += block.header.size
-            if block.header.kind == Kind.DATA:
+            if block.header.kind == BlockKind.DATA:
                 self.rows += block.header.changes
         if self.rows and self.first is None:
             self.first = (time.monotonic(), self.rows, self.size)

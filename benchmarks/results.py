@@ -6,6 +6,7 @@ Rule: a figure is min / median / max of its runs; a ratio is ours over the peer'
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -91,23 +92,29 @@ class Results:
         return json.dumps(whole, indent=1) + "\n"
 
     def write_markdown(self, path: Path) -> None:
-        """Put the tables into the page, between its two marks."""
+        """Put the tables into the page, between its two marks; a table that was not measured now stays as it is."""
         page = path.read_text()
         head, _, rest = page.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        path.write_text(head + BEGIN + "\n\n" + "\n".join(self._markdown()) + "\n" + END + tail)
+        old, _, tail = rest.partition(END)
+        first, tables = _tables(old)
+        measured = {benchmark: "\n".join(self._markdown(benchmark)) for benchmark in self.benchmarks}
+        if not tables.keys() - measured.keys():
+            first = self._facts()
+        elif first.strip() != self._facts():
+            measured = {name: f"{self._facts()}\n\n{table}" for name, table in measured.items()}
+        parts = [first.strip(), *(f"### {name}\n\n{table.strip()}" for name, table in (tables | measured).items())]
+        path.write_text(head + BEGIN + "\n\n" + "\n\n".join(parts) + "\n\n" + END + tail)
 
-    def _markdown(self) -> Iterable[str]:
-        yield "Machine: " + ", ".join(f"{name} {value}" for name, value in self.machine.items()) + "."
-        yield "Options: " + ", ".join(f"{name} {value}" for name, value in self.options.items()) + ".\n"
-        for benchmark in self.benchmarks:
-            heading, *rows = self.table(benchmark)
-            yield f"### {benchmark}\n"
-            yield "| " + " | ".join(heading) + " |"
-            yield "|" + " --- |" * 3 + " ---: |" * 5 + " --- |"
-            for row in rows:
-                yield "| " + " | ".join(row) + " |"
-            yield ""
+    def _facts(self) -> str:
+        machine = ", ".join(f"{name} {value}" for name, value in self.machine.items())
+        return f"Machine: {machine}.\nOptions: {', '.join(f'{name} {value}' for name, value in self.options.items())}."
+
+    def _markdown(self, benchmark: str) -> Iterable[str]:
+        heading, *rows = self.table(benchmark)
+        yield "| " + " | ".join(heading) + " |"
+        yield "|" + " --- |" * 3 + " ---: |" * 5 + " --- |"
+        for row in rows:
+            yield "| " + " | ".join(row) + " |"
 
     def _row(self, line: Line) -> list[str]:
         ratio = self.ratio(line)
@@ -116,6 +123,12 @@ class Results:
         verdict = {None: "", True: "pass", False: "FAIL"}[line.passed]
         shown = "" if ratio is None else f"{ratio:.2f}"
         return [line.case, line.who, line.what, *map(number, values), shown, wanted, verdict]
+
+
+def _tables(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first table's heading, and the tables by name."""
+    first, *parts = re.split(r"(?m)^### ", text)
+    return first, {name: table for name, _, table in (part.partition("\n") for part in parts)}
 
 
 def number(value: float) -> str:

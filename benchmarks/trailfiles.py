@@ -9,7 +9,8 @@ from trails.format import Indicator
 from trails.fs import RealFs
 from trails.position import Position, TrailName
 from trails.record import Column, Op, Record, TableDef
-from trails.writer import Mark, TrailWriter, WriterIdentity
+from trails.recovery import Mark
+from trails.writer import TrailWriter, WriterIdentity
 
 _COLUMNS = [
     ("id", "bigint", "bigint", True), ("version", "integer", "integer", False), ("name", "text", "varchar(30)", False),

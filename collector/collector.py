@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import time
 
-from trails import wire
 from trails.codec import decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
-from trails.format import BlockHeader, Indicator, Kind, check_payload, file_seed, parse_block_header
+from trails.format import BlockHeader, BlockKind, Indicator, check_payload, file_seed, parse_block_header
 from trails.fs import Fs
+from trails.hole import Hole
+from trails.keeping import lost_text
+from trails.link import wire
 from trails.position import START, Position, TrailName
 from trails.reader import last_header
-from trails.writer import Mark, TrailWriter, WriterIdentity
+from trails.recovery import Mark
+from trails.writer import TrailWriter, WriterIdentity
 
 # The writer itself never rolls: the pump's HELLO says how large a file may get, and the writer is open before that.
 UNBOUNDED = 1 << 62
@@ -38,11 +41,9 @@ class Collector:
         self._trail = trail
         self._title = title
         self._hello: wire.Hello | None = None
-        self._max_bytes = UNBOUNDED
-        self._file_start = START
         self._origin = START  # end of the last block appended
         self._unsynced = False  # something was taken that no sync covers yet
-        self._syncing: tuple[Position, Position] | None = None  # (our place, origin) that a sync under way will cover
+        self._covered: Position | None = None  # the origin up to which a sync under way makes all durable
         self._writer: TrailWriter | None = self._recover()
 
     def _recover(self) -> TrailWriter | None:
@@ -59,6 +60,16 @@ class Collector:
         # Whether it is to be encrypted is in the HELLO to come; until then it goes on as it is.
         return TrailWriter.open(self._fs, self._trail, identity, max_bytes=UNBOUNDED, restart_open=False, encrypt=None)
 
+    @property
+    def written_bytes(self) -> int:
+        """Of blocks, since the trail was opened."""
+        return self._writer.written_bytes if self._writer is not None else 0
+
+    @property
+    def lost(self) -> str:
+        """Which files of the trail were found deleted by this start; empty if none were."""
+        return lost_text(self._trail, self._writer.lost) if self._writer is not None and self._writer.lost else ""
+
     # greeting
 
     def greet(self, hello: wire.Hello) -> wire.Welcome:
@@ -69,16 +80,15 @@ class Collector:
         if not self._is_ours(hello.trail):
             raise ProtocolError(f"this Collector serves {self._title}, not {hello.trail}")
         self._hello = hello
-        self._max_bytes = max(1, hello.megabytes) << 20
         if self._writer is not None:
             self._check_owner(self._writer.last, hello)
         if self._writer is None or hello.alter > self._writer.last.alter:
             self._open(hello)
         writer = self._alive()
+        writer.max_bytes = max(1, hello.megabytes) << 20
         writer.encrypt(hello.encrypt)
         mark = writer.last
         self._origin = mark.origin
-        self._file_start = writer.position
         now_us = time.time_ns() // 1000
         return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable, now_us, self._home)
 
@@ -99,7 +109,7 @@ class Collector:
             raise MismatchError(
                 f"trail {self._title} copies source trail {mark.copies.hex()}, this pump sends {hello.trail_id.hex()}: "
                 "the source trail was deleted and made anew",
-                hint="Give the new source trail a remote trail of its own",
+                hint="Give it a remote trail of its own, or see docs/recovery.md#missing-trail-file",
             )
 
     def _open(self, hello: wire.Hello) -> None:
@@ -119,84 +129,81 @@ class Collector:
             start=Mark(origin=hello.start) if hello.start is not None else None,
             restart_open=moves,
             encrypt=hello.encrypt,
+            hole=lambda found: _hole(hello, found),
         )
 
     # blocks
 
-    def take(self, block: wire.Block) -> None:
+    def take(self, block: wire.BlockMessage) -> None:
         """Check a block and append it. Raises ProtocolError for a bad one, and the writer's errors."""
         writer, header = self._alive(), self._checked(block)
-        if header.kind == Kind.METADATA and block.start == block.end:
+        if header.kind == BlockKind.METADATA and block.start == block.end:
             # Not a block of the source trail: the definitions in force at the session's start. New ones are kept.
-            writer.define(decode_defs(header, bytes(block.payload)), block.end)
+            where = f"definitions at {block.start} of the source trail, received"
+            writer.define(decode_defs(header, bytes(block.payload), where), block.end)
         else:
-            self._make_room(writer, header)
-            writer.append_block(header, _view(block.payload), block.end)
+            if header.kind == BlockKind.HOLE:
+                writer.fresh_file()  # whoever begins at a file crosses no hole that lies before it
+            writer.append_block(header, memoryview(block.payload), block.end)
         self._origin = block.end
         self._unsynced = True
 
-    def _checked(self, block: wire.Block) -> BlockHeader:
+    def _checked(self, block: wire.BlockMessage) -> BlockHeader:
         assert self._hello is not None
-        where = f"block {block.start} of the source trail, received"
+        where = "a block that was received"
         try:
             seed = file_seed(self._hello.trail_id, block.start.seqno)
             header = parse_block_header(bytes(block.header), seed, block.start.rba, where)
-            check_payload(header, _view(block.payload), where, block.start.rba)
+            check_payload(header, memoryview(block.payload), where, block.start.rba)
         except DamageError as error:
-            raise ProtocolError(error.message) from None
-        if header.kind == Kind.END or header.is_encrypted:
-            raise ProtocolError(f"{where}: END and encrypted blocks are never sent")
-        self._check_borders(header, where)
-        return header
-
-    def _check_borders(self, header: BlockHeader, where: str) -> None:
-        """The rest of a transaction only after its begin, and nothing else before its end."""
-        opened = self._alive().last.open
-        if header.kind in (Kind.RESTART, Kind.METADATA):
-            return
-        inside = header.indicator in (Indicator.MIDDLE, Indicator.END)
-        if inside != opened:
+            raise ProtocolError(f"source trail's file {block.start.seqno}: {error.message}") from None
+        if header.kind == BlockKind.END or header.is_encrypted:
+            raise ProtocolError(f"block {block.start} of the source trail: END and encrypted blocks are never sent")
+        if header.kind in (BlockKind.RESTART, BlockKind.METADATA):
+            return header
+        opened = self._alive().last.open  # then the rest of it comes, and nothing else
+        if (header.indicator in (Indicator.MIDDLE, Indicator.END)) != opened:
             expected = "the rest of the open transaction" if opened else "the begin of a transaction"
             raise MismatchError(
-                f"{where}: expected {expected}, found indicator {header.indicator.name.lower()}",
+                f"block {block.start} of the source trail: expected {expected}, found indicator "
+                f"{header.indicator.name.lower()}",
                 hint="ALTER the pump to a position that is a transaction's border",
             )
-
-    def _make_room(self, writer: TrailWriter, header: BlockHeader) -> None:
-        full = writer.position.rba + writer.room(header) > self._max_bytes
-        if full and writer.position > self._file_start:
-            writer.roll()
-            self._file_start = writer.position
+        return header
 
     # acknowledging
 
-    @property
-    def sync_fileno(self) -> int | None:
-        """Readable when a sync in the background has ended; None while there is none."""
-        return self._writer.fileno() if self._writer is not None and self._writer.syncing else None
-
-    def sync_soon(self) -> None:
-        """Begin a sync of all that was appended, unless one is under way or nothing is new."""
-        writer = self._alive()
-        if self._syncing is None and self._unsynced:
-            self._syncing = (writer.position, self._origin)
-            self._unsynced = False
-            writer.sync_soon()
+    def fileno(self) -> int:
+        """Readable when a sync in the background has ended."""
+        return self._alive().fileno()
 
     def acknowledge(self) -> wire.Ack | None:
-        """An ACK if a sync has ended since the last one. Raises the sync's error: then this process must end."""
-        writer = self._alive()
+        """An ACK if a sync has ended since the last one; begins the next if something new was appended.
+
+        Raises the sync's error: then this process must end.
+        """
+        writer, ack = self._alive(), None
         writer.sync_done()
-        if self._syncing is None or writer.durable < self._syncing[0]:
-            return None
-        origin, self._syncing = self._syncing[1], None
-        return wire.Ack(origin, writer.durable)
+        if self._covered is not None and writer.syncing is None:
+            ack, self._covered = wire.Ack(self._covered, writer.durable), None
+        if self._covered is None and self._unsynced:
+            self._unsynced = False
+            if writer.sync_soon():
+                self._covered = self._origin
+            else:  # a rollover has synced all
+                ack = wire.Ack(self._origin, writer.durable)
+        return ack
+
+    def look(self) -> None:
+        """While nothing comes: is the file still there that was acknowledged? Raises as a sync does if it is not."""
+        if self._writer is not None:
+            self._writer.look()
 
     def sync(self) -> wire.Ack:
         """Sync all that was appended, now, and acknowledge it."""
         writer = self._alive()
         writer.sync()
-        self._syncing, self._unsynced = None, False
+        self._covered, self._unsynced = None, False
         return wire.Ack(self._origin, writer.durable)
 
     def close(self) -> None:
@@ -211,5 +218,8 @@ class Collector:
         return self._writer
 
 
-def _view(payload: wire.Buffer) -> bytes | memoryview:
-    return memoryview(payload) if isinstance(payload, bytearray) else payload
+def _hole(hello: wire.Hello, found: Mark) -> Hole | None:
+    """What a pump leaves out that was altered to go on further ahead in its trail."""
+    if hello.start is None or hello.start <= found.origin:
+        return None
+    return Hole(f"ALTER EXTRACT {hello.group}", f"{found.origin} of its trail", f"{hello.start} of its trail")

@@ -1,8 +1,10 @@
-"""Who may come in at a Collector's port: its pump, from the address that asked the Manager, with a certificate.
+"""Who may come in at a Collector's port: the pump that it was started for, from the address that asked the Manager.
 
-Rule: nobody is waited for alone. Up to eight connections stand at the door at once, each with its deadline, and the
-first that says HELLO is the pump; so a silent stranger costs the pump nothing. Each is told from plain or TLS by its
-first byte, and a wrong one is told why where it can be. Strangers end no process, and the log hears of few of them.
+Rule: a certificate of the CA opens no door by itself: the pump is the one that the Manager was asked for, and the
+certificate is its home's. Nobody is waited for alone. Up to eight connections stand at the door at once, each with its
+deadline, and the first that says the right HELLO is the pump; so a silent stranger costs the pump nothing. Each is told
+from plain or TLS by its first byte, and a wrong one is told why where it can be. Strangers end no process, and the log
+hears of few of them.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ import ssl
 import time
 from dataclasses import dataclass
 
-from trails import tls, wire
-from trails.channel import Channel
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, address_of, crowd_of
-from trails.runtime.report import Log
-from trails.wire import Session, Side
+from trails.link import tls, wire
+from trails.link.channel import Channel
+from trails.link.wire import Side, WireSession
+from trails.runtime.report.limits import EXHAUSTED, PAUSE_SECONDS, address_of, crowd_of
+from trails.runtime.report.report import Log
 
 GREETING_SECONDS = 10.0
 MAX_WAITING = 8
@@ -47,14 +49,17 @@ class _Caller:
         return self.channel.fileno() if self.channel is not None else self.sock.fileno()
 
 
-class Door:
-    """The listener and its callers. `folder`: of the certificates, empty for plain TCP; `only`: the one address."""
+class PumpDoor:
+    """The listener and its callers. `folder`: of the certificates, empty for plain TCP; `only`: the one address;
+    `pump`: the one pump, as home id and group (either is empty: any).
+    """
 
-    def __init__(self, listener: socket.socket, log: Log, folder: str = "", only: str = "") -> None:
+    def __init__(self, listener: socket.socket, log: Log, folder: str = "", only: str = "", pump: str = "") -> None:
         self._listener = listener
         self._log = log
         self._folder = folder
         self._only = only
+        self._pump = pump
         self._callers: list[_Caller] = []
         self._pause_until = 0.0
 
@@ -114,7 +119,7 @@ class Door:
             caller.channel.flush()
             for event in caller.channel.receive(time.monotonic()):
                 if isinstance(event, wire.Hello):
-                    self._check_home(caller.channel, event)
+                    self._check_pump(caller.channel, event)
                 return event
             if time.monotonic() > caller.deadline:
                 raise AwayError(f"{caller.peer}: no greeting within {GREETING_SECONDS:g} seconds")
@@ -123,14 +128,17 @@ class Door:
             self._drop(caller, error)
         return None
 
-    @staticmethod
-    def _check_home(channel: Channel, hello: wire.Hello) -> None:
-        """A home with a certificate of our CA that says to be another one: told so, and dropped as any stranger."""
+    def _check_pump(self, channel: Channel, hello: wire.Hello) -> None:
+        """Another pump, or a home whose certificate is another's: told so, and dropped as any stranger."""
         try:
             channel.check_home(hello.home)
         except OperatorError as error:
             channel.send(wire.Refuse(True, str(error)))
             raise
+        if self._pump and hello.pump != self._pump:
+            # Not for good: who was too late for his own Collector may have come to a port that is another's now.
+            channel.send(wire.Refuse(False, "this Collector was started for another pump"))
+            raise OperatorError(f"{channel.peer} is pump {hello.pump}; this Collector was started for {self._pump}")
 
     def _look(self, caller: _Caller) -> bool:
         """Make a channel of the kind that this home talks, once the first byte shows that the caller does too."""
@@ -166,7 +174,7 @@ class Door:
     def _answer_plain(caller: _Caller) -> None:
         try:
             caller.sock.recv(1 << 16)  # closing with bytes unread could reset the link before the answer is read
-            caller.sock.send(b"".join(map(bytes, Session(Side.COLLECTOR).send(wire.Refuse(True, _ONLY_TLS)))))
+            caller.sock.send(b"".join(map(bytes, WireSession(Side.COLLECTOR).send(wire.Refuse(True, _ONLY_TLS)))))
         except (OSError, ssl.SSLError):
             pass  # he is gone, or was no pump
 

@@ -1,6 +1,7 @@
 """The Collector's command line; the Manager writes it, so a mistake in it is told in one line.
 
-python -P -m collector --home DIR --trail ./dirdat/rt --ports 7840-7850 --bind 127.0.0.1 --peer 10.0.0.1 --ready-fd N
+python -P -m collector --home DIR --trail ./dirdat/rt --ports 7840-7850 --bind 127.0.0.1 --peer 10.0.0.1
+    --pump HOME/PMP1 --ready-fd N
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ DEFAULT_PATIENCE = 30.0
 class CollectorParams:
     """One Collector: `trail` as the pump names it; `patience`: seconds to wait for a pump that greets.
 
-    `peer` is the one address that is served (empty: any), `notls` says that it is served in plain TCP.
+    `peer` is the one address that is served, `pump` the one pump, as home id and group (empty: any); `notls` says that
+    it is served in plain TCP.
     """
 
     home: str
@@ -32,12 +34,13 @@ class CollectorParams:
     ready_fd: int = -1
     patience: float = DEFAULT_PATIENCE
     peer: str = ""
+    pump: str = ""
     notls: bool = False
 
     @classmethod
     def from_arguments(cls, argv: Sequence[str]) -> CollectorParams:
         """Read a command line. Raises OperatorError."""
-        parser = _Parser(prog="collector", add_help=False)
+        parser = _CollectorArguments(prog="collector", add_help=False)
         parser.add_argument("--home", required=True)
         parser.add_argument("--trail", required=True)
         parser.add_argument("--ports", required=True, type=parse_ports)
@@ -45,6 +48,7 @@ class CollectorParams:
         parser.add_argument("--ready-fd", type=int, default=-1)
         parser.add_argument("--patience", type=float, default=DEFAULT_PATIENCE)
         parser.add_argument("--peer", default="", type=_address)
+        parser.add_argument("--pump", default="")
         parser.add_argument("--notls", action="store_true")
         return cls(**vars(parser.parse_args(list(argv))))
 
@@ -81,7 +85,7 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"expected an IP address, found {text!r}") from None
 
 
-class _Parser(argparse.ArgumentParser):
+class _CollectorArguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise OperatorError(
             f"collector: command line: {message}", hint="The Manager starts Collectors; see its ggserr.log"

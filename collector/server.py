@@ -18,25 +18,28 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from collector.collector import Collector, refuse
-from collector.door import CODE_REFUSED, Door
+from collector.door import CODE_REFUSED, PumpDoor
 from collector.params import CollectorParams
-from trails import tls, wire
-from trails.channel import Channel
-from trails.errors import EXIT_BUG, EXIT_STOPPED, AwayError, GateError, OperatorError, ProtocolError
+from trails.errors import EXIT_BUG, EXIT_STOPPED, SAME_RELEASE, AwayError, GateError, OperatorError, ProtocolError
 from trails.fs import Fs
-from trails.runtime import diskguard
+from trails.link import tls, wire
+from trails.link.channel import Channel
+from trails.link.wire import WireState
 from trails.runtime.clock import RealClock
-from trails.runtime.diskguard import DiskGuard, Limits
-from trails.runtime.globals import read as read_globals
-from trails.runtime.home import Home
-from trails.runtime.process import Stop
-from trails.runtime.report import Log, quietly
-from trails.wire import State
+from trails.runtime.home import purge
+from trails.runtime.home.home import Home
+from trails.runtime.language.globals import read as read_globals
+from trails.runtime.process import diskguard
+from trails.runtime.process.diskguard import DiskGuard, Limits
+from trails.runtime.process.process import Stop
+from trails.runtime.report.report import Log, quietly
 
 PRODUCT = "Trailgate Collector"
 LINGER_SECONDS = 2.0
-# The bounds of the dead time that a pump may ask for.
-LEAST_DEAD, MOST_DEAD = 0.1, 3600.0
+# How often an idle session looks if the trail's file is still there.
+LOOK_SECONDS = 1.0
+# The bounds of the dead time that a pump may ask for: RMTHOST's TIMEOUT ends there too.
+LEAST_DEAD, MOST_DEAD = 0.1, 300.0
 
 CODE_WAITING = "TG-01677"
 CODE_CONNECTED = "TG-01229"
@@ -57,7 +60,7 @@ def listen(bind: str, ports: Sequence[int]) -> socket.socket:
         except OSError as error:
             listener.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise OperatorError(f"can't listen on {bind}: {error.strerror}") from None
+                raise OperatorError(f"can't listen on {bind}: {error.strerror}", hint="Mend BIND in mgr.prm") from None
         else:
             listener.setblocking(False)
             return listener
@@ -80,12 +83,13 @@ def tell_ready(fd: int, **said: object) -> None:
 class Server:
     """One Collector process after its start: waits for its pump and serves it."""
 
-    def __init__(self, collector: Collector, door: Door, log: Log, stop: Stop, patience: float) -> None:
+    def __init__(self, collector: Collector, door: PumpDoor, log: Log, stop: Stop, patience: float) -> None:
         self._collector = collector
         self._door = door
         self._log = log
         self._stop = stop
         self._patience = patience
+        self._look_due = 0.0
         self.guard: DiskGuard | None = None
         self.revocations: tls.RevocationWatch | None = None
 
@@ -93,8 +97,18 @@ class Server:
         """Serve one session to its end. Raises what ended it badly; the trail is closed in any case."""
         try:
             channel = self._wait_for_pump()
-            if channel is not None:
-                self._serve(channel)
+            if channel is None:
+                return
+            try:
+                text = self._stream(channel)
+                self._log.info(CODE_ENDED, f"Session with {channel.peer} ended: {text}.")
+            except AwayError as error:
+                self._log.warning(CODE_ENDED, f"{error}; ending.")
+            except GateError as error:
+                self._tell(channel, error)
+                raise
+            finally:
+                channel.close()
         finally:
             self._door.close()
             self._collector.close()
@@ -123,54 +137,45 @@ class Server:
         if not isinstance(event, wire.Hello):
             version = event.version if isinstance(event, wire.Foreign) else "(unknown)"
             text = f"the pump speaks version {version} of the link's protocol, this Collector speaks {wire.VERSION}"
-            _last_words(channel, wire.Refuse(True, f"{text}. Bring both hosts to the same release"))
-            raise OperatorError(text)
+            _last_words(channel, wire.Refuse(True, f"{text}. {SAME_RELEASE}"))
+            raise OperatorError(text, hint=SAME_RELEASE)
         try:
             welcome = self._collector.greet(event)
         except GateError as error:
             self._tell(channel, error)
             raise
         channel.live_by(min(MOST_DEAD, max(LEAST_DEAD, event.dead / 1000)), time.monotonic())
-        channel.now_us = RealClock().now_us if event.clock else None
+        channel.now_us = RealClock().now_us
         channel.send(welcome)
         who = f"{event.group} of {event.host}, {channel.peer}"
         self._log.info(CODE_CONNECTED, f"Linked to {who}; it goes on from {welcome.origin}.")
 
     # the session
 
-    def _serve(self, channel: Channel) -> None:
-        try:
-            text = self._stream(channel)
-            self._log.info(CODE_ENDED, f"Session with {channel.peer} ended: {text}.")
-        except AwayError as error:
-            self._log.warning(CODE_ENDED, f"{error}; ending.")
-        except GateError as error:
-            self._tell(channel, error)
-            raise
-        finally:
-            channel.close()
-
     def _stream(self, channel: Channel) -> str:
         """Until BYE of either side; returns its text."""
+        fds = [channel.fileno(), self._stop.fileno(), self._collector.fileno()]
         while True:
             now = time.monotonic()
             channel.flush()
             for event in channel.receive(now):
                 if isinstance(event, wire.Bye):
                     return self._farewell(channel, event.text)
-                if not isinstance(event, wire.Block):
+                if not isinstance(event, wire.BlockMessage):
                     raise ProtocolError(f"{channel.peer} sent {event.type.name} in a session")
                 self._collector.take(event)
-            self._acknowledge(channel)
+                self._end_if_full(channel, now)  # after each: what came at once may be more than the disk has
+            if (ack := self._collector.acknowledge()) is not None:
+                channel.send(ack)
             channel.tick(now)
             self._end_if_full(channel, now)
+            if now >= self._look_due:
+                self._look_due = now + LOOK_SECONDS
+                self._collector.look()
             if self.revocations is not None and self.revocations.changed(now):
                 return self._farewell(channel, "another list of revoked certificates came: connect anew")
             if self._stop.requested:
                 return self._farewell(channel, "the Collector was told to stop")
-            fds = [channel.fileno(), self._stop.fileno()]
-            if (sync := self._collector.sync_fileno) is not None:
-                fds.append(sync)
             _poll(fds, min(tls.LOOK_SECONDS, channel.wait(time.monotonic())))
 
     def _end_if_full(self, channel: Channel, now: float) -> None:
@@ -180,14 +185,6 @@ class Server:
         if self._stop.error is not None:
             channel.send(self._collector.sync())
             raise self._stop.error
-
-    def _acknowledge(self, channel: Channel) -> None:
-        """Tell what became durable, begin the next sync; twice, as a roll may have made it all durable already."""
-        for _ in range(2):
-            ack = self._collector.acknowledge()
-            if ack is not None:
-                channel.send(ack)
-            self._collector.sync_soon()
 
     def _farewell(self, channel: Channel, text: str) -> str:
         """Sync, acknowledge, BYE."""
@@ -202,7 +199,7 @@ class Server:
 
 def _last_words(channel: Channel, message: wire.Bye | wire.Refuse) -> None:
     """Send the session's last message and see it off: closing at once could reset the link and lose it."""
-    if channel.state is State.DEAD or not channel.may_send(message.type):
+    if channel.state is WireState.DEAD or not channel.may_send(message.type):
         return
     channel.send(message)
     deadline = time.monotonic() + LINGER_SECONDS
@@ -255,6 +252,8 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     try:
         guard = _disk_guard(params, home, log, stop)
         collector = Collector(fs, params.trail_name(home.root), params.trail, home.id)
+        if collector.lost:
+            log.warning(purge.GONE, purge.gone(home, fs, params.trail_name(home.root), collector.lost))
         folder = "" if params.notls else tls.folder_of(home.root)
         if folder:
             tls.check_own(folder, home.id)  # what is wrong with it is told to the Manager, not to a stranger
@@ -264,10 +263,11 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
             collector.close()
         tell_ready(params.ready_fd, error=str(error), permanent=refuse(error).permanent)
         raise
+    guard.written = lambda: collector.written_bytes
     port = listener.getsockname()[1]
     log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
     tell_ready(params.ready_fd, port=port)
-    server = Server(collector, Door(listener, log, folder, params.peer), log, stop, params.patience)
+    server = Server(collector, PumpDoor(listener, log, folder, params.peer, params.pump), log, stop, params.patience)
     server.guard, server.revocations = guard, tls.RevocationWatch(folder)
     return server
 

@@ -1,4 +1,6 @@
-"""`python -m demo`: replicate between two PostgreSQL servers while every process is killed, then compare all rows.
+"""`python -m demo`: replicate between two database servers while every process is killed, then compare all rows.
+
+The target is PostgreSQL, the source too, or MariaDB (`--source mariadb`).
 
 Everything is done by commands that a user has; the watcher looks at the target all the while. Exit codes: 0 if every
 table is equal and the target never looked wrong, 1 if not, 2 if the demo itself can't run here.
@@ -19,15 +21,12 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
-
-from demo import workload
-from demo.compare import compare, digests, tables_of
-from demo.embedded import ServerError
+from demo.embedded import ServerError, own
 from demo.pipeline import GROUPS, Host, Options, Pipeline, PipelineError, wait_for
 from demo.screen import Line, Screen
 from demo.servers import PostgresServer
-from demo.workload import SCHEMA, Watcher, Workload
+from demo.shops import MariaShop, PostgresShop, Shop, transfers
+from demo.workload import Watcher, Workload
 
 VICTIMS = ("extract", "pump", "collector", "replicat", "source manager", "target manager")
 MARKER = ".trailgate-demo"
@@ -40,7 +39,7 @@ class Stage:
 
     folder: Path
     screen: Screen
-    source: PostgresServer
+    shop: Shop
     target: PostgresServer
     pipeline: Pipeline
 
@@ -57,7 +56,7 @@ def prepare(folder: Path) -> None:
             if (home / "dirpcs").is_dir():
                 Host(home.resolve(), 0, os.environ).run("STOP ER *", "STOP MANAGER!", check=False)
         for base in (*_bases(folder), *_bases(_elsewhere(folder))):
-            if (base / "server.json").exists():
+            if (note := base / "server.json").exists() and note.stat().st_uid == os.geteuid():
                 PostgresServer.open(base).remove()
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,6 +77,8 @@ def make_servers(folder: Path) -> list[PostgresServer]:
     made: list[PostgresServer] = []
     for place in (folder, _elsewhere(folder)):
         try:
+            if place != folder:
+                own(place)  # /tmp is everybody's
             for base, version in zip(_bases(place), _VERSIONS, strict=True):
                 made.append(PostgresServer(base, version=version, keep=True))
             return made
@@ -95,11 +96,11 @@ def make_servers(folder: Path) -> list[PostgresServer]:
 def play(stage: Stage, rows: int) -> bool:
     """All phases but making and removing; whether all is as it must be."""
     set_up(stage)
-    workload.fill(stage.pipeline.source_url)  # before any writer: a transfer between no accounts would keep no fact
+    stage.shop.fill()  # before any writer: a transfer between no accounts would keep no fact
     watcher = Watcher(stage.pipeline.target_url)
-    with watcher, Workload(stage.pipeline.source_url, rate=60) as load:
+    with watcher, stage.shop.work(60) as load:
         work_a_while(stage, load, watcher)
-        large = threading.Thread(target=workload.large_transaction, args=(stage.pipeline.source_url, rows), daemon=True)
+        large = threading.Thread(target=stage.shop.large_transaction, args=(rows,), daemon=True)
         large.start()
         for victim in VICTIMS:
             kill_and_see_it_back(stage, victim)
@@ -116,10 +117,9 @@ def set_up(stage: Stage) -> None:
     screen, pipeline = stage.screen, stage.pipeline
     with screen.phase("Two servers") as line:
         line.update("starting")
-        for server in (stage.source, stage.target):
-            server.start()
-            workload.create_tables(server.url())
-        line.update(f"PostgreSQL {_version(stage.source)} (source) and {_version(stage.target)} (target)")
+        stage.target.start()
+        stage.shop.start(stage.target.url())
+        line.update(f"{stage.shop.title} (source) and PostgreSQL {_version(stage.target)} (target)")
     with screen.phase("Two homes") as line:
         line.update("ggsci: CREATE SUBDIRS, ADD EXTRACT, REGISTER, ADD TRANDATA, ADD REPLICAT, ...")
         pipeline.create()
@@ -159,7 +159,7 @@ def kill_and_see_it_back(stage: Stage, victim: str) -> None:
         back = _await_back(pipeline, victim, killed, line)
         seconds = time.monotonic() - begin
         line.update(f"process {killed} is dead; back as {back} after {seconds:.1f} s, waiting for changes to pass")
-        _await_passage(pipeline)
+        _await_passage(stage)
         line.update(f"process {killed} killed, back as {back} after {seconds:.1f} s, changes pass")
 
 
@@ -192,18 +192,10 @@ def _runs(pipeline: Pipeline, victim: str) -> bool:
     return bool(pipeline.host_of(victim).statuses()[GROUPS[victim]]["status"] == "RUNNING")
 
 
-def _await_passage(pipeline: Pipeline) -> None:
+def _await_passage(stage: Stage) -> None:
     """What was committed until now must arrive."""
-    wanted = _transfers(pipeline.source_url)
-    wait_for(
-        lambda: _transfers(pipeline.target_url) >= wanted, 60, lambda: f"changes don't arrive:\n{pipeline.state()}"
-    )
-
-
-def _transfers(url: str) -> int:
-    with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT coalesce(sum(transfers), 0) FROM shop.progress").fetchone()
-    return int(row[0]) if row else 0
+    wanted, pipeline = stage.shop.transfers(), stage.pipeline
+    wait_for(lambda: transfers(pipeline.target_url) >= wanted, 60, lambda: f"changes don't arrive:\n{pipeline.state()}")
 
 
 def look(stage: Stage) -> None:
@@ -225,13 +217,12 @@ def look(stage: Stage) -> None:
 def catch_up(stage: Stage, transactions: int, rows: int) -> None:
     """The workload has ended; the target comes to where the source is."""
     pipeline = stage.pipeline
-    tables = tables_of(pipeline.source_url, [SCHEMA])
     begin = time.monotonic()
     with stage.screen.phase("Catch up") as line:
         load = f"{transactions} transactions, and one of {rows:,} rows inserted, changed and deleted"
         line.update(load)
         wait_for(
-            lambda: digests(pipeline.source_url, tables) == digests(pipeline.target_url, tables),
+            lambda: stage.shop.caught_up(pipeline.target_url),
             90,
             lambda: f"the target does not become equal:\n{pipeline.state()}",
         )
@@ -241,12 +232,11 @@ def catch_up(stage: Stage, transactions: int, rows: int) -> None:
 def compare_tables(stage: Stage) -> bool:
     """Every table, row by row."""
     stage.screen.say("\nComparing every table, row by row:")
-    pipeline, equal = stage.pipeline, True
-    for table in tables_of(pipeline.source_url, [SCHEMA]):
-        found = compare(pipeline.source_url, pipeline.target_url, table)
+    all_equal = True
+    for found, equal in stage.shop.compared(stage.pipeline.target_url):
         stage.screen.say(f"    {found}")
-        equal = equal and found.equal
-    return equal
+        all_equal = all_equal and equal
+    return all_equal
 
 
 def report_watch(stage: Stage, watcher: Watcher) -> bool:
@@ -261,12 +251,12 @@ def report_watch(stage: Stage, watcher: Watcher) -> bool:
     return watcher.looks > 0
 
 
-def farewell(stage: Stage) -> None:
+def farewell(stage: Stage, source_server: PostgresServer) -> None:
     """How to go on by hand."""
     python, ggsci = ".venv/bin/python", ".venv/bin/ggsci"
-    bases = [shlex.quote(_shown(server.base)) for server in (stage.source, stage.target)]
+    bases = [shlex.quote(_shown(server.base)) for server in (source_server, stage.target)]
     source, target = (shlex.quote(_shown(host.home)) for host in (stage.pipeline.source, stage.pipeline.target))
-    psql = shlex.quote(_shown(stage.source.bindir / "psql"))
+    psql = shlex.quote(_shown(source_server.bindir / "psql"))
     stage.screen.say(
         f"\nNothing is left running. The homes and servers are kept in {_shown(stage.folder)}; to go on by hand:\n"
     )
@@ -294,25 +284,28 @@ def _shown(path: Path) -> str:
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
-def run(folder: Path, rows: int, screen: Screen) -> int:
+def run(folder: Path, rows: int, screen: Screen, source: str = "postgresql") -> int:
     """Prepare, play, stop everything, tell how it went."""
     begin = time.monotonic()
     prepare(folder)
     servers = make_servers(folder)
-    urls = [server.url() for server in servers]
+    shop: Shop = MariaShop() if source == "mariadb" else PostgresShop(servers[0])
     options = Options(checkpoint_seconds=2, purge_seconds=5, megabytes=5)
-    pipeline = Pipeline(folder, urls[0], urls[1], options, servers=[server.data for server in servers])
-    stage = Stage(folder, screen, servers[0], servers[1], pipeline)
+    pipeline = Pipeline(folder, shop.url, servers[1].url(), options, servers=[server.data for server in servers])
+    stage = Stage(folder, screen, shop, servers[1], pipeline)
     good = False
     try:
         good = play(stage, rows)
     finally:
         with screen.phase("Stop") as line:
             line.update("ggsci: STOP ER *, STOP MANAGER!")
-            left = pipeline.close(servers[0].stop, servers[1].stop)
+            left = pipeline.close(shop.stop, servers[1].stop)
             line.update("everything stopped" if not left else f"had to be killed: {', '.join(left)}")
     screen.say(f"\n{'EQUAL' if good else 'NOT EQUAL'} after {time.monotonic() - begin:.0f} s.")
-    farewell(stage)
+    if source == "postgresql":
+        farewell(stage, servers[0])
+    else:
+        screen.say(f"Nothing is left running. The homes are kept in {_shown(folder)}; MariaDB and its data are gone.")
     return 0 if good and not left else 1
 
 
@@ -321,10 +314,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("--folder", type=Path, default=Path("demo-homes"), help="where homes and servers are kept")
     parser.add_argument("--rows", type=int, default=60_000, help="rows of the large transaction")
+    parser.add_argument("--source", choices=("postgresql", "mariadb"), default="postgresql", help="the source's kind")
     given = parser.parse_args(argv)
     screen = Screen()
     try:
-        return run(given.folder, given.rows, screen)
+        return run(given.folder, given.rows, screen, given.source)
     except PipelineError as error:
         screen.say(f"\nFAILED: {error}")
         return 1

@@ -54,6 +54,10 @@ def be(browser: WebDriver, *, width: int = 1400, height: int = 1000, dark: bool 
 
 
 def complaints(browser: WebDriver) -> list[str]:
-    """What the browser's console holds against the pages since it was asked last: errors, broken policies."""
+    """What the browser's console holds against the pages since it was asked last: errors, broken policies.
+
+    What the browser's own pages (``chrome://``, such as a new tab's) do wrong says nothing of ours, and is left out.
+    """
     entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
-    return [str(entry["message"]) for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+    told = [str(entry["message"]) for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+    return [one for one in told if not one.startswith("chrome://")]

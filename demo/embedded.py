@@ -19,6 +19,9 @@ from typing import Any, Self
 BASE_PREFIX = "tg-"
 """Private bases are named tg-<pid of the starter>-<random>: whoever looks for leftovers can tell whose they are."""
 
+BASES = "TRAILGATE_BASES"
+"""Names a folder for private bases, such as one in memory. By default they are in the temporary directory."""
+
 _SOCKET_PATH_MAX = 107  # sun_path of Linux, without the closing zero
 # Waits for the end of its input. A line says that the server was stopped in order; without one the starter is dead.
 # The comparison of the working directory makes sure that the pid still means our server.
@@ -92,13 +95,18 @@ def temp_root() -> Path:
 def cache() -> Iterator[Path]:
     """The directory of what is made once per machine, locked. It must be ours: anybody could have made it."""
     root = temp_root() / f"trailgate-postgres-{os.geteuid()}"
-    root.mkdir(mode=0o755, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.geteuid():
-        raise ServerError(f"{root} belongs to somebody else: remove it")
-    root.chmod(0o755)
+    own(root)
     with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield root
+
+
+def own(folder: Path) -> None:
+    """Make a folder where everybody may write, or find it made by us, open to others for reading."""
+    folder.mkdir(mode=0o755, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise ServerError(f"{folder} belongs to somebody else: remove it")
+    folder.chmod(0o755)
 
 
 def template(name: str, make: Callable[[Path], None]) -> Path:
@@ -133,10 +141,14 @@ def processes_in(directory: Path) -> list[int]:
 # --- a server ---------------------------------------------------------------------------------------------------------
 
 
-def new_base(base: Path | str | None) -> Path:
-    """The directory for a new server. One with anything in it is refused: close() will remove it whole."""
+def new_base(base: Path | str | None, *, on_disk: bool = False) -> Path:
+    """The directory for a new server. One with anything in it is refused: close() will remove it whole.
+
+    `on_disk`: whatever BASES says, a new one is in the temporary directory.
+    """
     if base is None:
-        path = Path(tempfile.mkdtemp(prefix=f"{BASE_PREFIX}{os.getpid()}-", dir=temp_root()))
+        folder = temp_root() if on_disk else os.environ.get(BASES) or temp_root()
+        path = Path(tempfile.mkdtemp(prefix=f"{BASE_PREFIX}{os.getpid()}-", dir=folder))
     else:
         path = Path(base)
         path.mkdir(parents=True, exist_ok=True)

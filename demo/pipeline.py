@@ -28,7 +28,7 @@ from typing import Any, Self
 from demo.compare import Comparison, compare_all, digests, tables_of
 from demo.guard import Guard, end_now
 from demo.ports import free_ports
-from ggsci.session import Session
+from ggsci.commands.session import OperatorSession
 
 COMMAND_SECONDS = 180.0
 _COLLECTOR_PORTS = 10
@@ -76,7 +76,7 @@ class Host:
     def look(self, line: str) -> Result:
         """One command that only looks: a shell of ggsci in this process takes a hundredth of what a process takes."""
         out, err = io.StringIO(), io.StringIO()
-        good = Session(str(self.home), out=out, err=err).run(line)
+        good = OperatorSession(str(self.home), out=out, err=err).run(line)
         return Result(0 if good else 1, out.getvalue(), err.getvalue())
 
     def json(self, line: str) -> Any:
@@ -131,6 +131,8 @@ class Options:
     manager: Sequence[str] = ()
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What a side's ggsci is run by, and so all that it starts: `source` or `target` to words such as ip netns exec."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What its processes have in their environment beside all else."""
 
 
 class Pipeline:
@@ -158,7 +160,8 @@ class Pipeline:
     def _host(self, name: str, port: int) -> Host:
         home = self.folder / name
         home.mkdir(parents=True, exist_ok=True)
-        return Host(home.resolve(), port, self.guard.environment, self.options.prefixes.get(name, ()))
+        environment = self.guard.environment | dict(self.options.environment)
+        return Host(home.resolve(), port, environment, self.options.prefixes.get(name, ()))
 
     # --- setting up ---
 
@@ -167,7 +170,7 @@ class Pipeline:
         self.make_homes()
         self.write_params()
         with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(self._create_source), pool.submit(self._create_target)]:
+            for done in [pool.submit(self.create_source), pool.submit(self._create_target)]:
                 done.result()
 
     def make_homes(self) -> None:
@@ -176,7 +179,8 @@ class Pipeline:
         names = f"PEER '{self.target.home}', HOSTS '{self.options.remote_host}'"
         self.source.run("CREATE SUBDIRS", f"CREATE CERTIFICATES, {names}")
 
-    def _create_source(self) -> None:
+    def create_source(self) -> None:
+        """The source's groups and trails, in a home that is made and has its parameter files."""
         megabytes = f"MEGABYTES {self.options.megabytes}"
         self.source.run(
             f"DBLOGIN SOURCEDB {self.source_url}",

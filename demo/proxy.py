@@ -62,6 +62,8 @@ class Proxy:
             near.close()
             return
         left = self._limit()
+        for end in (near, far):  # else a piece waits for the other side to confirm the one before
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with near, far:
             pairs = {near: far, far: near}
             while pairs and not self._closing:

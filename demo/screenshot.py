@@ -1,4 +1,5 @@
-"""`python -m demo.screenshot`: a picture of the Manager's page while a real pipeline works, for the documentation.
+"""`python -m demo.screenshot`: pictures of the Manager's page for the documentation: a real pipeline works, then is
+stopped at its source.
 
 Two servers, two homes and a workload, as the demo makes them; then a browser looks. Nothing is left running.
 """
@@ -13,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webdriver import WebDriver
 
 from demo import workload
 from demo.browser import chromium
@@ -34,16 +34,15 @@ def add_page(pipeline: Pipeline) -> str:
     return f"http://127.0.0.1:{port}/"
 
 
-def is_drawn(browser: WebDriver) -> bool:
-    """Are all three stages there, running?"""
-    return len(browser.find_elements(By.CSS_SELECTOR, ".stage.running")) == 3
+WORKING, STOPPED = ".stage.running ~ .stage.running ~ .stage.running", ".problem.stopped"
+"""What is on the page of a pipeline that works; and of one whose Extract was stopped."""
 
 
-def picture(url: str, path: Path, *, width: int, dark: bool) -> None:
-    """Look at the page once all of it is there."""
+def picture(url: str, path: Path, wanted: str, *, width: int, dark: bool) -> None:
+    """Look at the page once what is wanted is there."""
     with chromium(width=width, height=900, dark=dark) as browser:
         browser.get(f"{url}?minutes=15")
-        wait_for(lambda: is_drawn(browser), 60, lambda: "three running stages on the page")
+        wait_for(lambda: bool(browser.find_elements(By.CSS_SELECTOR, wanted)), 60, lambda: f"{wanted} on the page")
         time.sleep(6)  # the charts and one redrawing
         size = browser.execute_script("return document.querySelector('main').getBoundingClientRect().bottom")
         shape = {"width": width, "height": int(size) - 20, "deviceScaleFactor": 1, "mobile": False}
@@ -80,9 +79,13 @@ def main(argv: list[str] | None = None) -> int:
         time.sleep(given.seconds * 0.6)
         workload.large_transaction(source, ROWS)  # something to see in the charts
         time.sleep(given.seconds * 0.4)
-        picture(url, given.to, width=given.width, dark=given.dark)
+        picture(url, given.to, WORKING, width=given.width, dark=given.dark)
         load.stop()
-    print(f"{given.to}: {given.to.stat().st_size} bytes")
+        pipeline.source.run("STOP EXT1")
+        stopped = given.to.with_stem(f"{given.to.stem}-stopped")
+        picture(url, stopped, STOPPED, width=given.width, dark=given.dark)
+    for path in (given.to, stopped):
+        print(f"{path}: {path.stat().st_size} bytes")
     return 0
 
 

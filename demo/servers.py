@@ -384,16 +384,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", choices=["make", "start", "stop", "remove", "url"])
     parser.add_argument("base", type=Path)
     parser.add_argument("--version", type=int, choices=[16, 18], default=18, help="for make; 18 unless given")
+    parser.add_argument("--database", default="postgres", help="for make and url; make creates it")
     given = parser.parse_args(arguments)
     try:
         if given.command == "make":
             made = PostgresServer(given.base, version=given.version, keep=True)
             made.start()
-            print(made.url())
+            if given.database != "postgres":
+                made.sql(f'CREATE DATABASE "{given.database}"')
+            print(made.url(given.database))
             return 0
         server = PostgresServer.open(given.base)
         if given.command == "url":
-            print(server.url())
+            print(server.url(given.database))
         else:
             getattr(server, given.command)()
     except ServerError as error:

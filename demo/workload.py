@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import psycopg
 
@@ -188,11 +189,23 @@ class Writer:
             self._run("TRUNCATE shop.visits")
 
 
+class Steps(Protocol):
+    """A writer."""
+
+    def step(self) -> None:
+        """One transaction of some kind."""
+
+
 class Workload:
     """Writers in threads of their own, `rate` transactions a second together, until stop().
 
     With `ride_out` a lost connection is made anew, as an application would.
     """
+
+    LOST: tuple[type[Exception], ...] = (psycopg.OperationalError,)
+    """A connection that is gone."""
+    WRONG: tuple[type[Exception], ...] = (psycopg.Error,)
+    """What else a writer may meet; it ends it."""
 
     def __init__(
         self, url: str, *, writers: int = 2, rate: float = 100.0, seed: int = 1, ride_out: bool = False
@@ -234,18 +247,23 @@ class Workload:
     def _work(self, number: int, chance: random.Random) -> None:
         while not self._stop.is_set():
             try:
-                with psycopg.connect(self._url, autocommit=True) as connection:
-                    self._write(Writer(connection, number, chance))
-            except psycopg.OperationalError as error:
+                with self._writer(number, chance) as writer:
+                    self._write(writer)
+            except self.LOST as error:
                 if not self._ride_out:
                     self._errors.append(error)
                     return
                 self._stop.wait(0.2)
-            except psycopg.Error as error:
+            except self.WRONG as error:
                 self._errors.append(error)
                 return
 
-    def _write(self, writer: Writer) -> None:
+    @contextmanager
+    def _writer(self, number: int, chance: random.Random) -> Iterator[Steps]:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            yield Writer(connection, number, chance)
+
+    def _write(self, writer: Steps) -> None:
         while not self._stop.is_set():
             begin = time.monotonic()
             try:

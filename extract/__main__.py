@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import closing
+from dataclasses import replace
 
+from extract import kinds
 from extract.extract import Extract, Settings
-from extract.heartbeat import Heart, Heartbeats, Owner, Seed
+from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams
-from extract.source import Source
+from extract.source import CaptureMethod, SourceSettings
+from extract.tabletask import TableTask, TaskSettings
 from trails.errors import OperatorError
 from trails.position import TrailName
-from trails.runtime import clockdiff
-from trails.runtime import globals as globals_file
-from trails.runtime.checking import is_asked, report_and_stop
-from trails.runtime.heartbeattable import HeartbeatTable
-from trails.runtime.process import Context, Process, main
-from trails.runtime.registration import Registration
-from trails.runtime.report import RESOLVED
-from trails.runtime.tableparams import Projector, environment
+from trails.runtime.home import obeyed, purge
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.language.tableparams import environment
+from trails.runtime.process import clockdiff
+from trails.runtime.process.checking import is_asked, report_and_stop
+from trails.runtime.process.process import Context, Process, main
+from trails.runtime.report.report import RESOLVED
+from trails.runtime.report.stats import DdlCounts
 
 PRODUCT = "EXTRACT"
 TROUBLE, LOG_KEPT, LONG = "TG-01223", "TG-01755", "TG-01027"
+HOLE, NOTHING = "TG-01811", "TG-01812"
+LOADS = "TG-02243"
 
 
 def build(context: Context) -> Process:
@@ -29,25 +37,70 @@ def build(context: Context) -> Process:
     # Records hold no cycles; at the default thresholds the collector looks through every block's records ten times.
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
+    from extract.checking import check, unmatched
+
     params = ExtractParams.from_statements(context.statements).resolved(context.home)
     registration = context.registration
     assert registration is not None
     if is_asked(context.statements):
-        from extract.checking import check
-
         return report_and_stop(context, check(params, registration))
-    database = source(context, params)
+    if registration.is_task:
+        return table_task(context, params)
+    counts = DdlCounts()
+    kind = kinds.of(params.url)
+    method = kinds.method(kind, registration.method)
+    told = replace(
+        params.settings(
+            registration.registered,
+            HeartbeatTable.of(globals_file.read(context.home)),
+            context.host,
+            registration.method,
+        ),
+        scratch=context.home.folder("dirtmp"),
+        journal=context.home.journal(params.group),
+    )
+    database = method.source(
+        told, lambda text: context.log.warning(TROUBLE, text), lambda text: context.log.warning(LOG_KEPT, text), counts
+    )
     made = Extract.start(
-        context.fs, settings(context, params, registration), database, context.clock, heartbeats(context, params),
+        context.fs, settings(context, params, registration), database, context.clock, heartbeats(context, method, told),
         lambda text, **fields: context.log.warning(LONG, text, **fields),
         lambda text: context.log.detail(RESOLVED, text),
+        lambda hole: context.log.warning(HOLE, f"A hole begins here: {hole}."),
+        lambda number: obeyed.note(context.home, params.group, number),
     )  # fmt: skip
-    context.report.lines(database.about())
+    made.stats.ddl = counts if params.ddl else None
+    context.report.lines(made.about)
+    with closing(kind.connect(params.url, f"trailgate {params.group}")) as connection:
+        for text in unmatched(params, kind.tables(connection)):
+            context.log.warning(NOTHING, f"{text}.")
+    if made.lost:
+        trail = TrailName.parse(params.trail, context.home.root)
+        context.log.warning(purge.GONE, purge.gone(context.home, context.fs, trail, made.lost))
     return made
+
+
+def table_task(context: Context, params: ExtractParams) -> Process:
+    """The process of SOURCEISTABLE."""
+    told = params.settings(None, HeartbeatTable.of(globals_file.read(context.home)), context.host)
+    if not params.file:
+        raise OperatorError(f"{params.group} reads tables: its parameter file must name EXTFILE, and no EXTTRAIL")
+    settings = TaskSettings(
+        params.group, context.home.id, context.host, TrailName.parse(params.file, context.home.root), params.file,
+        params.block_bytes, told.project, params.encrypt,
+    )  # fmt: skip
+    reader = kinds.of(params.url).table_reader(told)
+    try:
+        return TableTask(context.fs, settings, reader, context.clock, lambda text: context.log.info(LOADS, text))
+    except BaseException:
+        reader.close()
+        raise
 
 
 def settings(context: Context, params: ExtractParams, registration: Registration) -> Settings:
     """What the registration and the parameters say together."""
+    if not params.trail:
+        raise OperatorError(f"{params.group} captures changes: its parameter file must name EXTTRAIL, and no EXTFILE")
     wanted = TrailName.parse(params.trail, context.home.root)
     for trail in registration.trails:
         if TrailName.parse(trail.path, context.home.root) == wanted:
@@ -65,67 +118,36 @@ def settings(context: Context, params: ExtractParams, registration: Registration
         trail.path,
         trail.megabytes << 20,
         registration.alter_no,
-        tuple(registration.alter.items()),
+        tuple(kinds.placed(kinds.of(params.url), registration.alter).items()),
+        obeyed.read(context.home, params.group),
         params.flush_seconds,
         params.block_bytes,
-        project(context, params),
+        params.tables.projector(environment(params.group, context.host)),
         params.encrypt,
         params.long,
+        registration.registered.place.time_us if registration.registered else None,
+        saved_times(context),
     )
 
 
-def project(context: Context, params: ExtractParams) -> Projector | None:
-    """What TABLE's options make of tables; None if there are none."""
-    return params.tables.projector(environment(params.group, context.host))
+def saved_times(context: Context) -> tuple[tuple[str, int], ...]:
+    """The time of each place that earlier runs saved, by CSN: this one begins at one of them, if it was stopped."""
+    places = [
+        place for save in context.previous for read in save.reads for place in (read.current, read.recovery) if place
+    ]
+    return tuple((place.csn, place.time_us) for place in places if place.time_us is not None)
 
 
-def heartbeats(context: Context, params: ExtractParams) -> Heartbeats:
+def heartbeats(context: Context, method: CaptureMethod, told: SourceSettings) -> Heartbeats:
     """The thread that writes the seed row, not started yet, and what capture knows of heartbeats."""
-    found = globals_file.read(context.home)
-    table, owner = HeartbeatTable.of(found), Owner(context.home.id, params.group)
-    publication = context.registration.slot.get("publication", "") if context.registration else ""
-
-    def seed() -> Seed:
-        from extract.sources.pgheart import PostgresSeed
-
-        return PostgresSeed(params.url, table, owner, publication)
-
-    limit = found.one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS)
-    heart = Heart(seed, context.clock, limit, lambda text: context.log.warning(clockdiff.CODE, text))
-    made = Heartbeats(table, owner, context.clock, heart)
+    owner = Owner(context.home.id, told.group)
+    limit = globals_file.read(context.home).one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS)
+    heart = Heart(
+        lambda: method.seed(told, owner), context.clock, limit, lambda text: context.log.warning(clockdiff.CODE, text)
+    )
+    made = Heartbeats(told.heartbeat, owner, context.clock, heart)
     made.arrivals.load(context.previous[0].extra.get("heartbeats") if context.previous else None)
     return made
-
-
-def source(context: Context, params: ExtractParams) -> Source:
-    """The source that SOURCEDB names. The driver is imported here, and nowhere before."""
-    from extract.sources.pgguard import WalLimits
-    from extract.sources.postgres import PostgresSettings, PostgresSource
-
-    slot = context.registration.slot if context.registration else {}
-    if not slot.get("slot"):
-        raise OperatorError(
-            f"group {params.group} has no replication slot", hint=f"DBLOGIN, then REGISTER EXTRACT {params.group}"
-        )
-    return PostgresSource(
-        PostgresSettings(
-            params.url,
-            params.group,
-            slot["slot"],
-            slot["publication"],
-            slot["lsn"],
-            {"system": str(slot.get("systemid", "")), "database": str(slot.get("dbname", ""))},
-            params.reconnect_seconds,
-            params.ddl,
-            WalLimits.of(params.wal_warn, params.wal_critical),
-            HeartbeatTable.of(globals_file.read(context.home)),
-        ),
-        params.captures,
-        lambda text: context.log.warning(TROUBLE, text),
-        project(context, params),
-        params.tables.befores,
-        lambda text: context.log.warning(LOG_KEPT, text),
-    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ between them would open with the newer only. A transaction without a captured ch
 A DDL record gets a block of its own, cut off before and after: it waits alone, with the transaction's begin if it is
 the first, until what follows says whether the commit goes with it.
 
+A source holds on to `records` and `cache` (extract/source.py, Sink), so both are only changed in place. The cache is
+emptied together with the list of tables, always: an index that it still has is one of the block being gathered.
+
 Rows of the heartbeat's seed table never stay among the others: alone in their transaction they become a heartbeat's
 block, else they are dropped.
 """
@@ -26,39 +29,28 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from extract.heartbeat import SEED, Heartbeats, split
-from trails.columns import Projection
+from extract.source import BLOCK_KIB
+from trails.columns import Project, Projection
 from trails.ddl import DdlChange
-from trails.format import Indicator
+from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, block_records
 from trails.position import Position
-from trails.record import Op, Record, TableDef
+from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, UPDATE, Op, Record, TableDef
+from trails.runtime.report.stats import Stats
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = BLOCK_KIB << 10
 
-Count = Callable[[TableDef, Op, int], None]
+Resolved = Callable[[TableDef], None]
+End = tuple[Position, str, str]
+"""Where a transaction ended: origin, CSN and the source's state there."""
 _op_and_table = itemgetter(0, 1)
-_BEGIN, _COMMIT, _DDL = int(Op.BEGIN), int(Op.COMMIT), int(Op.DDL)
-_ROWS = frozenset((int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)))
-
-
-class Project(Protocol):
-    """What of a `tableparams.Projector` is used here: the TABLE options that leave columns out or add tokens."""
-
-    def __call__(self, table: TableDef) -> Projection | None:
-        """What becomes of a table's records; None: they stay as they are."""
-        ...
-
-    def ddl(self, change: DdlChange) -> DdlChange | None:
-        """A change of shape without the columns that are left out; None if nothing is left of it."""
-        ...
+_ROWS = frozenset((INSERT, UPDATE, DELETE))
 
 
 class Output(Protocol):
     """What of a TrailWriter is used here."""
 
-    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None:
-        """See TrailWriter."""
-        ...
+    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None: ...
 
     def append_data(
         self,
@@ -73,13 +65,12 @@ class Output(Protocol):
         time_us: int,
         ddl: bool = False,
         heartbeat: bool = False,
-    ) -> None:
-        """See TrailWriter."""
-        ...
+        state: str = "",
+    ) -> None: ...
 
-    def append_restart(self) -> None:
-        """See TrailWriter."""
-        ...
+    def append_place(self, origin: Position, time_us: int | None = None, state: str = "") -> None: ...
+
+    def append_restart(self) -> None: ...
 
 
 class Assembler:
@@ -90,15 +81,18 @@ class Assembler:
         output: Output,
         origin: Position,
         csn: str,
+        state: str = "",
         *,
         block_bytes: int = BLOCK_BYTES,
-        count: Count | None = None,
+        stats: Stats | None = None,
+        resolved: Resolved = lambda _definition: None,
         project: Project | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         heartbeats: Heartbeats | None = None,
     ) -> None:
-        """`origin` and `csn` are those of the trail's last complete transaction; `count` is told what went out.
+        """The first three are of the trail's last complete transaction; `stats` counts what goes out.
 
+        `resolved` is told of each table once, as it goes into the trail.
         `project`: where TABLE has options. Records of such tables are changed when their block goes out.
         """
         self.records: list[Record] = []
@@ -109,7 +103,9 @@ class Assembler:
         """Put out and taken in since the start."""
         self._output = output
         self._block_bytes = block_bytes
-        self._count = count
+        self._stats = stats
+        self._resolved = resolved
+        self._met: set[tuple[str, str]] = set()
         self._project = project
         self._projections: dict[int, Projection] = {}  # by table index, of the tables with options only
         self._begun: Record = ()  # the last BEGIN
@@ -120,12 +116,13 @@ class Assembler:
         self._open_size = 0
         self._open_at = 0
         self._is_open = False
-        self._streamed = 0  # changes of the open transaction that went out already
+        self._first = 0  # where its first change stands, or would stand if none had gone out
         self._began = False  # its begin block went out
         self._ddl: DdlChange | None = None  # what was gathered is this one's block
         self._transactions = 0
-        self._reached = self._origin = self._written = origin
-        self._csn = self._written_csn = csn
+        self._reached = origin, state
+        self._gathered: End = (origin, csn, state)  # of the last transaction with a change
+        self._written: End = self._gathered
         self._commit_us = 0
         self._now_us = now_us
         self._heartbeats = heartbeats
@@ -134,12 +131,17 @@ class Assembler:
     @property
     def origin(self) -> Position:
         """Everything that committed before this place was handed over: gathered, written, or not captured."""
-        return self._reached
+        return self._reached[0]
+
+    @property
+    def state(self) -> str:
+        """What the source said with that place."""
+        return self._reached[1]
 
     @property
     def in_transaction(self) -> int | None:
         """Changes of the open transaction so far; None if there is none."""
-        return self._open_changes() if self._is_open else None
+        return len(self.records) - self._first if self._is_open else None
 
     @property
     def open_transaction(self) -> tuple[str, str] | None:
@@ -160,12 +162,12 @@ class Assembler:
 
     def table(self, definition: TableDef) -> int:
         """The index of a table in the block that is being gathered."""
-        if self._heartbeats is not None and self._heartbeats.is_seed(definition):
+        name = (definition.schema, definition.name)
+        if self._heartbeats is not None and name == self._heartbeats.seed:
             self._seed = definition
             return SEED
         if self._ddl is not None:
             self._put_out_part()
-        name = (definition.schema, definition.name)
         index = self._names.get(name)
         if index is not None and self._given[index] != definition:
             self._put_out_all()
@@ -177,6 +179,9 @@ class Assembler:
             self._tables.append(definition if projection is None else projection.definition)
             if projection is not None:
                 self._projections[index] = projection
+            if name not in self._met:
+                self._met.add(name)
+                self._resolved(self._tables[index])
         return index
 
     def keeps(self, definition: TableDef, column: int) -> bool:
@@ -191,7 +196,7 @@ class Assembler:
         if left is None:
             return
         self._put_out_all()
-        self.records.append((_DDL, left.to_wire()))
+        self.records.append((DDL, left.to_wire()))
         self._ddl = left
 
     def begin(self, csn: str, xid: str, commit_us: int) -> None:
@@ -199,25 +204,26 @@ class Assembler:
         self._is_open = True
         self._open_at = len(self.records)
         self._open_size = 0
-        self._begun = (_BEGIN, csn, xid, commit_us)
+        self._begun = (BEGIN, csn, xid, bounded(commit_us))
         self.records.append(self._begun)
+        self._first = len(self.records)
 
-    def commit(self, origin: Position, csn: str, commit_us: int) -> None:
+    def commit(self, origin: Position, csn: str, commit_us: int, state: str = "") -> None:
         """The transaction ends."""
-        self._reached, self.time_us, self._is_open = origin, commit_us, False
-        beat = self._drop_seeds()
-        changes = self._open_changes()
+        self._reached, self.time_us, self._is_open = (origin, state), commit_us, False
+        beat = None if self._seed is None else self._drop_seeds()
+        changes = len(self.records) - self._first
         if not changes:
             del self.records[self._open_at :]
             if beat is not None:
-                self._put_out_beat(beat, origin, csn, commit_us)
+                self._put_out_beat(beat, (origin, csn, state), commit_us)
             return
-        self.records.append((_COMMIT, changes))
-        self._origin, self._csn, self._commit_us = origin, csn, commit_us
+        self.records.append((COMMIT, changes))
+        self._gathered, self._commit_us = (origin, csn, state), commit_us
         self._transactions += 1
         self._open_at = len(self.records)
         if self._began:
-            self._began, self._streamed = False, 0
+            self._began = False
             self._put_out(Indicator.END, len(self.records))
         elif self._ddl is not None:
             self._put_out(Indicator.WHOLE, len(self.records))
@@ -238,10 +244,11 @@ class Assembler:
         self.cut()
         self._put_out_part()
 
-    def reached(self, origin: Position, time_us: int) -> None:
+    def reached(self, origin: Position, time_us: int, state: str = "") -> None:
         """Outside a transaction: nothing before `origin` is still to come."""
-        if origin > self._reached and not self._is_open:
-            self._reached, self.time_us = origin, time_us
+        last, said = self._reached
+        if not self._is_open and (origin > last or (state != said and origin == last)):
+            self._reached, self.time_us = (origin, state), time_us
 
     def abandon(self) -> None:
         """Drop the open transaction: it comes again, whole, or never."""
@@ -252,7 +259,7 @@ class Assembler:
         if self._seed is not None:  # the next such row is to be told by table() again
             self._seed = None
             self.cache.clear()
-        self._is_open, self._open_size, self._streamed, self._ddl = False, 0, 0, None
+        self._is_open, self._open_size, self._ddl = False, 0, None
         if self._began:
             self._began = False
             self._output.append_restart()
@@ -264,6 +271,15 @@ class Assembler:
         if self._open_at:
             self._put_out(Indicator.WHOLE, self._open_at)
 
+    def put_place(self) -> bool:
+        """Put out the source's own place, if it is news and nothing is pending; blocks of an open one repeat it."""
+        (origin, state), (written, csn, said) = self._reached, self._written
+        if not self.is_empty or (origin <= written and state == said):
+            return False
+        self._written = origin, csn, state
+        self._output.append_place(origin, self.time_us, state)
+        return True
+
     def _put_out_all(self) -> None:
         """Begin a new block with nothing in it but, at most, a begin: for a table that changed its shape."""
         self.cut()
@@ -273,14 +289,13 @@ class Assembler:
 
     def _put_out_part(self) -> None:
         """Put out what there is of the open transaction."""
-        self._drop_seeds()
-        changes = self._open_changes()
-        if not changes:
+        if self._seed is not None:
+            self._drop_seeds()
+        if len(self.records) == self._first:
             return
         indicator = Indicator.MIDDLE if self._began else Indicator.BEGIN
         self._began = True
         self._put_out(indicator, len(self.records))
-        self._streamed = changes
 
     def _put_out(self, indicator: Indicator, end: int) -> None:
         """Write the first `end` records as one block."""
@@ -290,7 +305,8 @@ class Assembler:
             records = self._projected(records)
         complete = indicator in (Indicator.WHOLE, Indicator.END)
         if complete:
-            self._written, self._written_csn = self._origin, self._csn
+            self._written = self._gathered
+        origin, csn, state = self._written
         self._output.define(self._tables)
         changes = self._tally(records)
         self._output.append_data(
@@ -299,17 +315,18 @@ class Assembler:
             records,
             changes=changes,
             transactions=self._transactions,
-            origin=self._written,
-            csn=self._written_csn,
+            origin=origin,
+            csn=csn,
             time_us=self._commit_us if complete else self._now_us(),
             ddl=self._ddl is not None,
+            state=state,
         )
         self.operations += changes
         self.transactions += self._transactions
         self._ddl = None
         # In place: a source holds on to this very list.
         del self.records[:end]
-        self._transactions, self._open_at = 0, 0
+        self._transactions, self._open_at, self._first = 0, 0, self._first - end
         self._open_size = 0 if all_of_it else self._open_size
         self._size = self._open_size
         if all_of_it:
@@ -323,14 +340,15 @@ class Assembler:
         self.cache.clear()  # so that the next such row is told by table() again
         return self._heartbeats.beat(seed, split(self.records, self._open_at))
 
-    def _put_out_beat(self, beat: Beat, origin: Position, csn: str, commit_us: int) -> None:
+    def _put_out_beat(self, beat: Beat, end: End, commit_us: int) -> None:
         """A heartbeat's transaction as a block of its own; it waits for nobody, and nobody for it."""
         self.cut()
-        self._origin, self._csn, self._commit_us = origin, csn, commit_us
-        self._written, self._written_csn = origin, csn
+        self._gathered = self._written = end
+        self._commit_us = commit_us
+        origin, csn, state = end
         self._output.append_data(
             Indicator.WHOLE, [], block_records(beat, self._begun), changes=0, transactions=1, origin=origin, csn=csn,
-            time_us=commit_us, heartbeat=True,
+            time_us=commit_us, heartbeat=True, state=state,
         )  # fmt: skip
         assert self._heartbeats is not None
         self._heartbeats.arrivals.met(beat)
@@ -340,7 +358,7 @@ class Assembler:
         begin = self._begun  # of the open transaction, if the block is a later part of it
         out: list[Record] = []
         for record in records:
-            if record[0] == _BEGIN:
+            if record[0] == BEGIN:
                 begin = record
             projection = self._projections.get(record[1]) if record[0] in _ROWS else None
             out.append(record if projection is None else projection.record(record, begin))
@@ -353,24 +371,20 @@ class Assembler:
         self._names.clear()
         self.cache.clear()
 
-    def _open_changes(self) -> int:
-        """Changes of the last transaction begun."""
-        here = len(self.records) - self._open_at
-        return self._streamed + here - (0 if self._began else 1)
-
     def _tally(self, records: Sequence[Record]) -> int:
         """Count what goes out, by table and operation. Returns the changes."""
         changes = 0
         if self._ddl is not None:
-            if self._count is not None:
-                shape = self._ddl.shape
-                self._count(TableDef(shape.schema, shape.name, ()), Op.DDL, 1)
+            if self._stats is not None:
+                name = self._ddl.shape.full_name
+                self._stats.count(name, name, Op.DDL)
             return 1
         for (op, table), n in Counter(map(_op_and_table, records)).items():
-            if op in (_BEGIN, _COMMIT):
+            if op in (BEGIN, COMMIT):
                 continue
             changes += n
             for index in table if isinstance(table, tuple) else (table,):
-                if self._count is not None:
-                    self._count(self._tables[index], Op(op), n)
+                if self._stats is not None:
+                    name = self._tables[index].full_name
+                    self._stats.count(name, name, Op(op), n)
         return changes

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from extract.params import ExtractParams
-from extract.sources import pgcheck
-from extract.sources.pgdriver import Session
-from trails.errors import AwayError, GateError, OperatorError
-from trails.runtime import params as language
-from trails.runtime import registration as registrations
-from trails.runtime.checking import Findings
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
-from trails.runtime.tableparams import environment
+from collections.abc import Sequence
+from contextlib import closing
 
-_TABLES = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname NOT IN ('information_schema', 'trailgate')
-"""
+from extract import kinds
+from extract.params import ExtractParams
+from trails.errors import AwayError, GateError, OperatorError
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import params as language
+from trails.runtime.process.checking import Findings
 
 
 def check_group(home: Home, group: str, path: str = "") -> Findings:
@@ -34,48 +30,41 @@ def check_group(home: Home, group: str, path: str = "") -> Findings:
 def check(params: ExtractParams, reg: Registration | None, found: Findings | None = None) -> Findings:
     """Hold what a file says against the source database, if it can be reached."""
     found = found or Findings()
+    kind = kinds.of(params.url)
+    if caution := kind.unverified(params.url):
+        found.notes.append(caution)
     try:
-        session = Session(params.url, f"trailgate check {params.group}")
+        connection = kind.connect(params.url, f"trailgate check {params.group}")
     except AwayError as error:
         found.notes.append(f"Nothing was checked against the source: {error.message}")
         return found
     except GateError as error:
         found.add(error)
         return found
-    try:
-        _check(session, params, reg, found)
-    except AwayError as error:
-        found.notes.append(f"The source was not checked whole: {error.message}")
-    except GateError as error:
-        found.add(error)
-    finally:
-        session.close()
+    with closing(connection):
+        try:
+            method = reg.method if reg else ""
+            told = params.settings(reg.registered if reg else None, method=method)
+            if not params.file:  # a task captures nothing
+                kinds.method(kind, method).check(connection, told, found)
+            _look(params, kind.tables(connection), found)
+        except AwayError as error:
+            found.notes.append(f"The source was not checked whole: {error.message}")
+        except GateError as error:
+            found.add(error)
     return found
 
 
-def _check(session: Session, params: ExtractParams, reg: Registration | None, found: Findings) -> None:
-    slot = reg.slot if reg is not None else {}
-    faults = pgcheck.server(session)
-    if slot.get("slot"):
-        faults += pgcheck.registered(session, slot["slot"], slot["publication"])
-        faults += pgcheck.tables(session, slot["publication"], params.captures)
-    else:
-        found.notes.append(f"Slot and publication were not checked: REGISTER EXTRACT {params.group} makes them")
-    faults += pgcheck.without_befores(session, params.captures, params.tables.befores)
-    project = params.tables.projector(environment(params.group, ""))
-    if project is not None:
-        faults += pgcheck.columns(session, params.captures, project)
-    found.mistakes += [f"{what}. {mend}" for what, mend in faults]
-    names = [(schema or "", name or "") for schema, name in session.query(_TABLES)]
-    captured = [name for name in names if params.captures(*name)]
+def _look(params: ExtractParams, names: Sequence[tuple[str, str]], found: Findings) -> None:
+    captured = [name for name in names if params.tables.wants(*name)]
     found.notes.append(f"{len(captured)} tables of the source are captured today")
-    found.notes += [
+    found.notes += unmatched(params, names)
+
+
+def unmatched(params: ExtractParams, names: Sequence[tuple[str, str]]) -> list[str]:
+    """The TABLE clauses that name nothing of what the source has today."""
+    return [
         f"{clause.rule.where}: TABLE {clause.pattern} names no table of the source today"
         for clause in params.tables.clauses
         if not any(clause.pattern.matches(*name) for name in names)
     ]
-    risky = pgcheck.risky(session, params.captures, project)
-    if risky:
-        found.notes.append(
-            f"Updates of {', '.join(sorted(risky)[:5])} may come without a value that stands out of line; ADD TRANDATA"
-        )

@@ -11,27 +11,37 @@ file is in place obeys it again, and one after it does not (CW-19).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from extract.assemble import BLOCK_BYTES, Assembler, Project
-from extract.heartbeat import Heartbeats
+from extract.assemble import BLOCK_BYTES, Assembler
+from extract.heartbeat import Heartbeats, Owner
 from extract.longtrans import COMMITTED, LongSetting, LongTransactions, OpenTransaction
-from extract.source import Source
-from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+from extract.params import FLUSH_CSECS
+from extract.source import Source, SourceFacts
+from trails.checkpoint import Checkpoint, ReadCheckpoint, WriteCheckpoint
+from trails.columns import Project
+from trails.errors import MismatchError
 from trails.fs import Fs
-from trails.position import Position, TrailName
-from trails.reader import last_header
-from trails.record import Op, TableDef
+from trails.hole import Hole
+from trails.keeping import lost_text, read_last
+from trails.position import START, Position, TrailName
+from trails.reader import last_header, time_before
+from trails.record import TableDef
+from trails.recovery import Mark
 from trails.runtime.clock import Clock
-from trails.runtime.control import unknown
-from trails.runtime.metrics import Counters
-from trails.runtime.process import Process
-from trails.runtime.stats import Stats
-from trails.writer import Mark, TrailWriter, WriterIdentity
+from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.process.process import GroupProcess, Request
+from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer, WriteAnswer
+from trails.runtime.report.metrics import Counters
+from trails.runtime.report.stats import Stats
+from trails.writer import TrailWriter, WriterIdentity
 
 PLACE_SECONDS = 1.0
+RECOVERY = "docs/recovery.md#missing-trail-file"
+FAR_BLOCKS = 50_000
+"""No start looks through more headers than these for a time that only SHOWCH shows."""
 
 Say = Callable[[str], None]
 
@@ -40,7 +50,8 @@ Say = Callable[[str], None]
 class Settings:
     """What an Extract is told by its registration and parameters.
 
-    `trail_text` is the trail as the operator wrote it; `project`: where TABLE has options for columns.
+    `trail_text` is the trail as the operator wrote it; `project`: where TABLE has options for columns. For SHOWCH's
+    Startup: `registered_us`, when the source's first place was made, and `times` of places that were saved, by CSN.
     """
 
     group: str
@@ -51,15 +62,20 @@ class Settings:
     max_bytes: int = 100 << 20
     alter_no: int = 0
     alter: tuple[tuple[str, Any], ...] = ()
-    flush_seconds: float = 0.1
+    obeyed: int = 0
+    flush_seconds: float = FLUSH_CSECS / 100
     block_bytes: int = BLOCK_BYTES
     project: Project | None = None
     encrypt: bool = False
     long: LongSetting = field(default_factory=LongSetting)
+    registered_us: int | None = None
+    times: tuple[tuple[str, int], ...] = ()
 
 
-class Extract(Process):
+class Extract(GroupProcess):
     """Captures one source into one trail."""
+
+    called = "an Extract"
 
     def __init__(
         self,
@@ -67,7 +83,7 @@ class Extract(Process):
         source: Source,
         writer: TrailWriter,
         clock: Clock,
-        heartbeats: Heartbeats | None = None,
+        heartbeats: Heartbeats,
         warn: Callable[..., None] = lambda _text, **_fields: None,
         tell: Say = lambda _text: None,
     ) -> None:
@@ -80,26 +96,23 @@ class Extract(Process):
         self.stats: Stats = Stats(clock.now_us, settings.trail_text)
         mark = writer.last
         self._assembler = Assembler(
-            writer,
-            mark.origin,
-            mark.csn,
-            block_bytes=settings.block_bytes,
-            count=self._count,
-            project=settings.project,
-            now_us=clock.now_us,
-            heartbeats=heartbeats,
-        )
+            writer, mark.origin, mark.csn, mark.state, block_bytes=settings.block_bytes, stats=self.stats,
+            resolved=self._resolved, project=settings.project, now_us=clock.now_us, heartbeats=heartbeats,
+        )  # fmt: skip
         self._tell = tell
-        self._known: set[str] = set()
         self._long = LongTransactions(source.outstanding, warn, clock, settings.long)
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
         self._gathered_since = clock.monotonic()
         self._place_due = 0.0
+        self._look_due = 0.0
         self._roll_due = False
-        self._written_us: int | None = None
+        self._written_us: int | None = clock.now_us()  # the new file's header
         self._at_end = False
-        source.start(mark.origin, self._assembler)
-        self._startup = source.place(mark.origin, None)
+        source.start(mark.origin, mark.state, self._assembler)
+        begun = [one.recovery for one in source.facts(mark.origin, mark.state, None).threads]
+        # By thread; a log without threads has one place, and that is the origin.
+        self._startup = {place.thread: place for place in (*begun, source.place(mark.origin, None))}
+        self._startup_us: int | None = None
 
     @classmethod
     def start(
@@ -111,10 +124,19 @@ class Extract(Process):
         heartbeats: Heartbeats | None = None,
         warn: Callable[..., None] = lambda _text, **_fields: None,
         tell: Say = lambda _text: None,
+        warn_hole: Callable[[Hole], None] = lambda _hole: None,
+        note_obeyed: Callable[[int], None] = lambda _number: None,
     ) -> Extract:
-        """Look at the trail, look at the source, refuse what does not fit, recover, and begin."""
+        """Look at the trail, look at the source, refuse what does not fit, recover, and begin.
+
+        `warn_hole`: takes the hole that obeying an ALTER has made in the trail; `note_obeyed`: the ALTER's number, once
+        the trail's header has it and before anything is captured.
+        """
+        heartbeats = heartbeats or Heartbeats(HeartbeatTable(), Owner(settings.home_id, settings.group), clock)
         header = last_header(fs, settings.trail)
         found = source.identify(None if header is None else header.source)
+        if header is None:
+            cls._check_not_lost(fs, settings)
         begin = None if header else Mark(origin=source.first_origin())
         if settings.alter_no > (header.alter if header else 0) and set(dict(settings.alter)) - {"etrollover"}:
             # The CSN stays: it is that of the last transaction in the trail, and readers compare with it.
@@ -125,25 +147,43 @@ class Extract(Process):
         if header is not None and header.source != found:
             cls._check_moved(fs, settings, source, replace(identity, source=dict(header.source)))
         writer = TrailWriter.open(
-            fs,
-            settings.trail,
-            identity,
-            max_bytes=settings.max_bytes,
-            alter=settings.alter_no,
-            start=begin,
-            restart_open=True,
-            encrypt=settings.encrypt,
-        )
+            fs, settings.trail, identity, max_bytes=settings.max_bytes, alter=settings.alter_no, start=begin,
+            restart_open=True, encrypt=settings.encrypt,
+            hole=lambda found: _hole(settings.group, source, found.origin, begin),
+        )  # fmt: skip
+        if writer.hole is not None:
+            warn_hole(writer.hole)
         try:
-            if heartbeats is not None:
-                heartbeats.start()
-            return cls(settings, source, writer, clock, heartbeats, warn, tell)
-        except BaseException:
+            if settings.alter_no > settings.obeyed:
+                note_obeyed(settings.alter_no)
+            heartbeats.heart.start()
+            made = cls(settings, source, writer, clock, heartbeats, warn, tell)
+            made.date_startup(fs)
+            return made
+        except BaseException as error:
+            if isinstance(error, MismatchError) and writer.lost:
+                error.message = f"{lost_text(settings.trail, writer.lost)}. {error.message}"
+                error.hint = "Put it back; else see docs/recovery.md#deleted-under-writer"
             writer.abandon()
             source.close()
-            if heartbeats is not None:
-                heartbeats.close()
+            heartbeats.heart.close()
             raise
+
+    @staticmethod
+    def _check_not_lost(fs: Fs, settings: Settings) -> None:
+        """All files are gone: where the source goes on lies behind what they held, unless an ALTER says where."""
+        known = read_last(fs, settings.trail)
+        if known is not None and settings.alter_no <= known.alter:
+            raise MismatchError(
+                f"{lost_text(settings.trail, (0, known.seqno))}, and the source no longer has what they held",
+                hint=f"Put them back; else see {RECOVERY}",
+            )
+        if settings.alter_no <= settings.obeyed and set(dict(settings.alter)) - {"etrollover"}:
+            raise MismatchError(
+                f"{settings.trail_text} has no file left, and the ALTER that says where it begins was obeyed before: "
+                "what was captured since is gone",
+                hint=f"Put the files back; else see {RECOVERY}",
+            )
 
     @staticmethod
     def _check_moved(fs: Fs, settings: Settings, source: Source, as_before: WriterIdentity) -> None:
@@ -153,37 +193,51 @@ class Extract(Process):
         see nothing to check.
         """
         writer = TrailWriter.open(
-            fs,
-            settings.trail,
-            as_before,
-            max_bytes=settings.max_bytes,
-            restart_open=True,
-            encrypt=settings.encrypt,
-        )
+            fs, settings.trail, as_before, max_bytes=settings.max_bytes, restart_open=True, encrypt=settings.encrypt,
+        )  # fmt: skip
         try:
-            source.fits(writer.last.origin)
+            source.fits(writer.last.origin, writer.last.state)
         finally:
             writer.close()
+
+    @property
+    def lost(self) -> str:
+        """Which files of the trail were found deleted by this start; empty if none were."""
+        return lost_text(self._settings.trail, self._writer.lost) if self._writer.lost else ""
+
+    def date_startup(self, fs: Fs) -> None:
+        """The time of the places where this run begins: as it was saved, or as the trail's last blocks say."""
+        mark, saved = self._writer.last, dict(self._settings.times)
+        at = saved.get(self._source.place(mark.origin, None).csn)
+        if at is None and mark.origin == self._source.first_origin():
+            at = self._settings.registered_us
+        elif at is None:
+            at = time_before(fs, self._settings.trail, self._writer.durable, FAR_BLOCKS)
+        self._startup_us = at
+        self._startup = {n: replace(place, time_us=saved.get(place.csn, at)) for n, place in self._startup.items()}
 
     # --- the three verbs --------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """One gulp from the source; then whatever is due: a block, a sync, a place."""
-        if self._heartbeats is not None:
-            self._heartbeats.tell()
+        self._heartbeats.heart.tell()
         if self._roll_due:
             self._roll()
         more = self._source.poll()
         self._at_end = not more
         now = self._clock.monotonic()
+        # While a sync is in flight, what comes is gathered: it can't be made durable sooner than the next one.
+        gathers = more or self._writer.syncing is not None
         if not self._assembler.has_whole:
             self._gathered_since = now
-        elif now - self._gathered_since >= self._settings.flush_seconds or not (more or self._writer.syncing):
-            # While a sync is in flight, what comes is gathered: it can't be made durable sooner than the next one.
+        elif not gathers or now - self._gathered_since >= self._settings.flush_seconds:
             self._assembler.cut()
             self._gathered_since = now
         self._append_place(now)
         self._sync()
+        if now >= self._look_due:
+            self._look_due = now + PLACE_SECONDS
+            self._writer.look()
         self._long.look(now)
         return more
 
@@ -197,8 +251,7 @@ class Extract(Process):
 
     def close(self) -> None:
         """Let go of source and trail."""
-        if self._heartbeats is not None:
-            self._heartbeats.close()
+        self._heartbeats.heart.close()
         try:
             self._source.close()
         finally:
@@ -216,6 +269,15 @@ class Extract(Process):
             return min(waiting, self._settings.flush_seconds)
         return min(waiting, PLACE_SECONDS)
 
+    def waits_for(self) -> str:
+        """The source, while the connection to it is lost."""
+        return self._facts().waits_for if self._at_end else ""
+
+    def _facts(self) -> SourceFacts:
+        """What the source tells, with its places as of the trail's last complete transaction."""
+        mark = self._writer.last
+        return self._source.facts(mark.origin, mark.state, self._assembler.time_us or self._startup_us)
+
     def counters(self) -> Counters:
         """What was captured, and what was written."""
         done = self._assembler
@@ -230,14 +292,12 @@ class Extract(Process):
 
     def _append_place(self, now: float) -> None:
         """Where nothing captured is pending, the source's own place goes into the trail, and is acknowledged then."""
-        if now < self._place_due or not self._assembler.is_empty or self._assembler.origin <= self._writer.last.origin:
-            return
-        self._writer.append_place(self._assembler.origin, self._assembler.time_us)
-        self._place_due = now + PLACE_SECONDS
+        if now >= self._place_due and self._assembler.put_place():
+            self._place_due = now + PLACE_SECONDS
 
     def _sync(self) -> None:
         """Release what a sync has made durable; begin the next one if there is anything to sync."""
-        if self._covered is not None and (self._writer.sync_done() or not self._writer.syncing):
+        if self._covered is not None and (self._writer.sync_done() or self._writer.syncing is None):
             # Not syncing: a rollover has waited for it.
             self._source.release(self._covered)
             self._covered = None
@@ -245,29 +305,18 @@ class Extract(Process):
             self._covered = self._writer.last.origin
             self._written_us = self._clock.now_us()
 
-    def _count(self, definition: TableDef, op: Op, n: int) -> None:
-        if definition.full_name not in self._known:
-            self._known.add(definition.full_name)
-            key = ", ".join(column.name for column in definition.columns if column.key) or "none"
-            self._tell(f"TABLE resolved: TABLE {definition.full_name}. Key columns: {key}.")
-        self.stats.count(definition.full_name, definition.full_name, op, n)
+    def _resolved(self, definition: TableDef) -> None:
+        key = ", ".join(column.name for column in definition.columns if column.key) or "none"
+        self._tell(f"TABLE resolved: TABLE {definition.full_name}. Key columns: {key}.")
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
-        """See Process."""
-        answers: dict[str, Callable[[], dict[str, Any]]] = {
-            "STATUS": self._status,
-            "GETLAG": self._lag,
-            "LOGEND": self._logend,
+    def requests(self) -> Mapping[str, Request]:
+        return {
             "ROLLOVER": self._rollover,
-            "METRICS": self._measures,
-            "SHOWTRANS": lambda: self._long.reply(args, self._receiving),
-            "WARNLONGTRANS": lambda: self._long.set(args),
+            "SHOWTRANS": lambda args: self._long.reply(args, self._receiving),
+            "WARNLONGTRANS": self._long.set,
         }
-        if verb not in answers:
-            raise unknown("an Extract", verb, answers)
-        return answers[verb]()
 
     @property
     def _receiving(self) -> OpenTransaction | None:
@@ -275,72 +324,88 @@ class Extract(Process):
         found, items = self._assembler.open_transaction, self._assembler.in_transaction
         return found and OpenTransaction(xid=found[1], csn=found[0], status=COMMITTED, items=items or 0)
 
-    @property
-    def _at_eof(self) -> bool:
+    def _at_eof(self, facts: SourceFacts) -> bool:
         """Nothing came at the last look, and no log is known to wait: a server that decodes sends nothing either."""
-        idle = self._at_end and not self._source.state() and self._assembler.is_empty
-        return idle and not self._source.measures().get("backlog_bytes")
+        idle = self._at_end and not facts.waits_for and self._assembler.is_empty
+        return idle and not facts.measures.get("backlog_bytes")
 
-    def _status(self) -> dict[str, Any]:
-        read, write = self._source.read_place(), self._write_checkpoint()
-        return {
-            "status": self._source.state() or ("At EOF" if self._at_eof else "Processing data"),
-            "read": _shown(read),
-            "write": [{"seqno": write.seqno, "rba": write.rba, "time_us": write.time_us, "trail": write.trail}],
-            "in_transaction": self._assembler.in_transaction,
-        }
+    def status(self) -> StatusAnswer:
+        facts = self._facts()
+        return StatusAnswer(
+            facts.waits_for or ("At EOF" if self._at_eof(facts) else "Processing data"),
+            read=PlaceAnswer.of(facts.read), write=(WriteAnswer.of(self._write_checkpoint()),),
+            in_transaction=self._assembler.in_transaction,
+        )  # fmt: skip
 
-    def _lag(self) -> dict[str, Any]:
-        lag, why = self._lag_us(), "the database's clock was not compared with this host's yet"
+    def lag(self) -> LagAnswer:
+        facts = self._facts()
+        lag, why = self._lag_us(facts), "the database's clock was not compared with this host's yet"
         unknown = lag is None and self._assembler.time_us
-        return {"lag_us": lag, "lag_why": why if unknown else "", "at_eof": self._at_eof, "heartbeats": self._arrivals}
+        return LagAnswer(lag, why if unknown else "", self._at_eof(facts), self._arrivals)
 
-    def _lag_us(self) -> int | None:
-        return 0 if self._at_eof else self._behind_us()
+    def _lag_us(self, facts: SourceFacts) -> int | None:
+        return 0 if self._at_eof(facts) else self._behind_us()
 
     def _behind_us(self) -> int | None:
         """By the source's clock, which the commit times are of; not known while that was not compared with ours."""
-        ahead = self._heartbeats.ahead_us if self._heartbeats is not None else 0
+        ahead = self._heartbeats.heart.ahead_us
         if not self._assembler.time_us or ahead is None:
             return None
         return max(0, self._clock.now_us() + ahead - self._assembler.time_us)
 
     @property
     def _arrivals(self) -> list[dict[str, Any]]:
-        return self._heartbeats.arrivals.entries() if self._heartbeats is not None else []
+        return self._heartbeats.arrivals.entries()
 
-    def _measures(self) -> dict[str, Any]:
-        """What METRICS can't know of by itself. `newest_us`: commit time of the newest that readers find in the trail.
+    @property
+    def about(self) -> Sequence[str]:
+        """The source database's version and character set, for the report."""
+        return self._facts().about
+
+    def metrics(self) -> MetricsAnswer:
+        """`newest_us`: commit time of the newest that readers find in the trail.
 
         Log that waits makes the source's last word old, whether or not anything in it is captured.
         """
-        found = self._source.measures()
-        waiting, write, newest = found.pop("backlog_bytes", None), self._write_checkpoint(), self._assembler.time_us
-        offset = self._heartbeats.ahead_us if self._heartbeats is not None else None
-        idle = not waiting if waiting is not None else self._at_eof
-        return {
-            "read": _shown(self._source.read_place()),
-            "write": {"seqno": write.seqno, "rba": write.rba, "time_us": write.time_us, "trail": write.trail},
-            "backlog_bytes": 0 if waiting is None and idle else waiting,
-            "backlog_us": 0 if idle else self._behind_us(),
-            "extra": {"state": self._source.state(), "newest_us": newest or None, "clock_offset_us": offset, **found},
-        }
+        facts = self._facts()
+        found = dict(facts.measures)
+        waiting, newest = found.pop("backlog_bytes", None), self._assembler.time_us
+        heart = self._heartbeats.heart
+        offset = heart.ahead_us
+        error = {"heartbeat_error": heart.error} if heart.error else {}
+        idle = not waiting if waiting is not None else self._at_eof(facts)
+        return MetricsAnswer(
+            read=PlaceAnswer.of(facts.read),
+            write=WriteAnswer.of(self._write_checkpoint()),
+            backlog_bytes=0 if waiting is None and idle else waiting,
+            backlog_us=0 if idle else self._behind_us(),
+            extra={
+                "state": facts.waits_for, "newest_us": newest or None, "clock_offset_us": offset,
+                "heartbeat_trouble": heart.trouble, **error, **found,
+            },
+        )  # fmt: skip
 
-    def _logend(self) -> dict[str, Any]:
-        return {"logend": self._at_eof}
-
-    def _rollover(self) -> dict[str, Any]:
+    def _rollover(self, _args: dict[str, Any]) -> dict[str, Any]:
         """Not here: an error of the trail must end the process, and none that comes of a request does."""
         self._roll_due = True
         return {}
 
     def _checkpoint(self) -> Checkpoint:
-        # The source is asked to go on at the origin of the last complete transaction: that is the oldest place needed.
-        recovery = self._source.place(self._writer.last.origin, self._assembler.time_us or None)
-        read = ReadCheckpoint(self._source.title, self._startup, self._source.read_place(), recovery)
+        # The source is asked to go on at the origin of the last complete transaction; what was open there began before.
+        facts = self._facts()
+        reads = tuple(
+            ReadCheckpoint(
+                facts.title,
+                self._startup.get(one.current.thread, one.recovery),
+                one.current,
+                one.recovery,
+                facts.csn_label,
+            )
+            for one in facts.threads
+        )
         return Checkpoint(
-            self._settings.group, "EXTRACT", (read,), (self._write_checkpoint(),), lag_us=self._lag_us(),
-            extra={"heartbeats": self._arrivals},
+            self._settings.group, "EXTRACT", reads, (self._write_checkpoint(),), lag_us=self._lag_us(facts),
+            extra={"heartbeats": self._arrivals, "alter_no": self._settings.alter_no},
         )  # fmt: skip
 
     def _write_checkpoint(self) -> WriteCheckpoint:
@@ -348,5 +413,9 @@ class Extract(Process):
         return WriteCheckpoint(place.seqno, place.rba, self._written_us, self._settings.trail_text, "EXTTRAIL")
 
 
-def _shown(place: Place) -> dict[str, Any]:
-    return {"seqno": place.seqno, "rba": place.rba, "time_us": place.time_us, "csn": place.csn, "file": place.file}
+def _hole(group: str, source: Source, last: Position, begin: Mark | None) -> Hole | None:
+    """What is left out by going on further ahead than the trail's end."""
+    if begin is None or begin.origin <= last:
+        return None
+    known = source.place(last, None).csn if last != START else ""
+    return Hole(f"ALTER EXTRACT {group}", known, source.place(begin.origin, None).csn)

@@ -16,15 +16,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from trails.errors import GateError
 from trails.heartbeat import Arrivals, Beat, Stamp
-from trails.record import Op, Record, TableDef
+from trails.record import Op, Record, TableDef, us_of
 from trails.runtime.clock import Clock
-from trails.runtime.clockdiff import ClockWatch, compare
-from trails.runtime.heartbeattable import MOST_FREQUENCY, HeartbeatTable
+from trails.runtime.language.heartbeattable import MOST_FREQUENCY, HeartbeatTable
+from trails.runtime.process.clockdiff import ClockWatch, compare
 
 SEED = 1 << 30
 """What stands for the seed table in records that are being gathered; no block's table list is so long."""
@@ -35,7 +35,6 @@ FIRST_SECONDS = 2.0
 CLOSE_SECONDS = 1.0
 
 _ROWS = (Op.INSERT, Op.UPDATE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,17 @@ class Seed(Protocol):
 
 
 class Heart:
-    """The thread. `open_seed` connects; `warn` is called by `tell()` only, on the caller's thread."""
+    """The thread. `open_seed` connects; `warn` is called by `tell()` only, on the caller's thread.
+
+    Without `open_seed` nobody writes the row, and the source's clock is taken for ours.
+    """
 
     def __init__(
-        self, open_seed: Callable[[], Seed], clock: Clock, limit_s: float, warn: Callable[[str], None]
+        self,
+        open_seed: Callable[[], Seed] | None,
+        clock: Clock,
+        limit_s: float = 0,
+        warn: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._open = open_seed
         self._clock = clock
@@ -85,19 +91,31 @@ class Heart:
         self._stop = threading.Event()
         self._first = threading.Event()
         self._trouble = ""
+        self._tables = True
         self._written = float("-inf")
         self._every = 0  # what the row says that was written last
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(open_seed,), name="heartbeat", daemon=True)
 
     @property
     def ahead_us(self) -> int | None:
         """How far the database's clock is ahead of ours; None: not known."""
-        return self._watch.ahead_us
+        return self._watch.ahead_us if self._open else 0
+
+    @property
+    def error(self) -> str:
+        """Why none can be written; empty where they are, or where there are no tables for them."""
+        return self._trouble
+
+    @property
+    def trouble(self) -> str:
+        """Why no heartbeat is written; empty while they are."""
+        return self._trouble or ("" if self._tables else "their tables are not there, ADD HEARTBEATTABLE makes them")
 
     def start(self) -> None:
         """Begin; wait a moment for the first look at the clock."""
-        self._thread.start()
-        self._first.wait(FIRST_SECONDS)
+        if self._open:
+            self._thread.start()
+            self._first.wait(FIRST_SECONDS)
 
     def tell(self) -> None:
         """Give the operator what the thread has to say."""
@@ -110,12 +128,12 @@ class Heart:
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
 
-    def _run(self) -> None:
+    def _run(self, open_seed: Callable[[], Seed]) -> None:
         seed: Seed | None = None
         seconds = 0.0
         while not self._stop.wait(seconds):
             try:
-                seed = seed or self._open()
+                seed = seed or open_seed()
                 seconds = self._round(seed)
                 self._trouble = ""
             except GateError as error:
@@ -137,6 +155,7 @@ class Heart:
     def _beat(self, seed: Seed) -> float:
         """Write the row if it is due, or says no more what is so; in how many seconds to look again."""
         every = seed.frequency()
+        self._tables = every is not None
         if every is None:
             return LOOK_SECONDS
         now = self._clock.monotonic()
@@ -161,64 +180,40 @@ class Heartbeats:
     """What capture knows of them: which table it is, which row is ours, and the last one that went into the trail."""
 
     def __init__(self, table: HeartbeatTable, owner: Owner, clock: Clock, heart: Heart | None = None) -> None:
-        """Without a `heart` nobody writes the row, and the source's clock is taken for ours."""
-        self._table = table
+        self.seed = table.schema, table.seed
+        """The seed table."""
         self._owner = owner
         self._clock = clock
-        self.heart = heart
+        self.heart = heart or Heart(None, clock)
         self.arrivals = Arrivals()
         self._refused = False
-
-    def start(self) -> None:
-        """Begin to write the row."""
-        if self.heart is not None:
-            self.heart.start()
-
-    def tell(self) -> None:
-        """Give the operator what there is to say."""
-        if self.heart is not None:
-            self.heart.tell()
-
-    def close(self) -> None:
-        """End."""
-        if self.heart is not None:
-            self.heart.close()
-
-    @property
-    def ahead_us(self) -> int | None:
-        """How far the database's clock is ahead of ours; None: not known."""
-        return self.heart.ahead_us if self.heart is not None else 0
-
-    def is_seed(self, definition: TableDef) -> bool:
-        """Whether it is the seed table."""
-        return (definition.schema, definition.name) == (self._table.schema, self._table.seed)
 
     def beat(self, definition: TableDef, rows: Sequence[Record]) -> Beat | None:
         """The heartbeat in one transaction's records of the seed table; None if they are somebody else's, or nonsense.
 
         Whoever may write the table can write anything: it is told once, and never ends capture.
         """
-        image = next((record[2] for record in reversed(rows) if record[0] in _ROWS), None)
-        if image is None:
-            return None
-        found = {column.name: _text(value) for column, value in zip(definition.columns, image, strict=True)}
+        names = [column.name for column in definition.columns]
+        images = (map(_text, record[2]) for record in reversed(rows) if record[0] in _ROWS)
         try:
-            if found["extract_key"] != self._owner.key:
+            # Those of several groups may come in one transaction, where a source is asked now and then.
+            beats = (dict(zip(names, image, strict=True)) for image in images)
+            found = next((beat for beat in beats if beat["extract_key"] == self._owner.key), None)
+            if found is None:
                 return None
-            since = datetime.fromisoformat(found["heartbeat_timestamp"]) - _EPOCH
-            us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            us = us_of(datetime.fromisoformat(found["heartbeat_timestamp"]))
             database, every = found["local_database"], int(found["frequency"])
             if not 0 <= every <= MOST_FREQUENCY:
                 raise ValueError(f"frequency {every}")
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:  # TypeError: a time without a zone
             self._refuse(definition, error)
             return None
-        ahead = self.ahead_us
+        ahead = self.heart.ahead_us
         made = Beat(database, self._owner.home_id, us, every, None if ahead is None else -ahead)
         return made.stamped(Stamp("EXTRACT", self._owner.group, self._clock.now_us(), 0))
 
     def _refuse(self, definition: TableDef, error: Exception) -> None:
-        if self.heart is not None and not self._refused:
+        if not self._refused:
             self._refused = True
             self.heart.say(
                 f"table {definition.full_name}: expected a heartbeat of this release, found {error!r:.200}; such rows "

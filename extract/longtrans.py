@@ -1,8 +1,8 @@
 """Transactions that are open in the source: what SHOWTRANS shows, and the warnings of WARNLONGTRANS.
 
-The server sends a transaction once it is committed, but keeps its log from the begin of the oldest one that is still
-open: one that somebody forgot to end keeps all log since then, and a slot that keeps too much log is given up by the
-server. So a long one is warned of, again each time it has been open for as long once more, until it is gone.
+A database keeps its log from the begin of the oldest transaction that is still open: one that somebody forgot to end
+keeps all log since then, until there is too much of it. So a long one is warned of, again each time it has been open
+for as long once more, until it is gone.
 
 Rule: a look never holds up capturing. Each is made on a thread of its own, one at a time; warnings come from the main
 loop once it is over, and SHOWTRANS alone waits for it, ANSWER_SECONDS at most.
@@ -21,11 +21,11 @@ from trails.errors import AwayError, OperatorError
 from trails.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from trails.runtime.params import Statement
+    from trails.runtime.language.params import Statement
 
 ANSWER_SECONDS = 3.0
 SHAPE = "duration [, CHECKINTERVAL duration]"
-_DURATION = re.compile(r"(\d{1,9})([smhd])\Z", re.IGNORECASE)
+_DURATION = re.compile(r"(\d{1,9})(s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:ours?)?|d(?:ays?)?)\Z", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 RUNNING, PREPARED, COMMITTED = "Running", "Prepared", "Committed"
@@ -35,7 +35,8 @@ RUNNING, PREPARED, COMMITTED = "Running", "Prepared", "Committed"
 class OpenTransaction:
     """One that has changed something. `start_us`, `age_us`: None where the Extract's user may not see them.
 
-    `items`: changes that the Extract has received; COMMITTED is the one that it is receiving.
+    `items`: changes that the Extract has received; COMMITTED is the one that it is receiving. `mend`: the statement
+    that ends it.
     """
 
     xid: str
@@ -50,16 +51,24 @@ class OpenTransaction:
     name: str = ""
     items: int = 0
     csn: str = ""
+    mend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """What is open, the oldest first, and the log that is kept because of it. `restart` is where that begins."""
+    """What is open, the oldest first, and the log that is kept because of it.
+
+    `holder`: what holds it back, such as `slot tg_1`. `restart`: where that log begins, such as `LSN 0/1A`. `unhide`:
+    the statement that shows the Extract's user what it may not see, and `hidden`: whether that is whole transactions,
+    and not only their times.
+    """
 
     transactions: tuple[OpenTransaction, ...] = ()
-    slot: str = ""
+    holder: str = ""
     restart: str = ""
     kept_bytes: int | None = None
+    unhide: str = ""
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,11 @@ class LongSetting:
 
 
 def seconds_of(text: str) -> int:
-    """`30s`, `10m`, `2h`, `1d` in seconds. Raises ValueError, which says what was expected."""
+    """`30s`, `10m`, `2h`, `1d`, or GoldenGate's `2HOURS`, in seconds. Raises ValueError: what was expected."""
     match = _DURATION.match(text)
     if match is None:
         raise ValueError("a duration such as 30s, 10m, 2h or 1d")
-    return int(match[1]) * _UNITS[match[2].lower()]
+    return int(match[1]) * _UNITS[match[2][0].lower()]
 
 
 def long_setting(statement: Statement) -> LongSetting:
@@ -108,7 +117,7 @@ class LongTransactions:
         """The look that is being made, or has not been judged yet."""
         self._told: dict[str, int] = {}  # by xid, how long it was open when last warned of
         self._blind = False
-        self._masked = False  # times are hidden from us, and that was told
+        self._masked = False  # times or transactions are hidden from us, and that was told
 
     def set(self, args: dict[str, Any]) -> dict[str, Any]:
         """SEND ..., WARNLONGTRANS: other bounds until the process ends."""
@@ -152,11 +161,12 @@ class LongTransactions:
             self._blind = True
             return
         self._blind, found = False, done.result()
-        if any(t.age_us is None for t in found.transactions) and not self._masked:
+        if (found.hidden or any(t.age_us is None for t in found.transactions)) and not self._masked:
             self._masked = True
+            what = "they" if found.hidden else "their times"
             self._warn(
-                "WARNLONGTRANS can't judge open transactions of other users: their times are not shown to this "
-                "Extract's user. GRANT pg_read_all_stats TO that user"
+                f"WARNLONGTRANS can't judge open transactions of other users: {what} are not shown to this "
+                f"Extract's user. {found.unhide} TO that user"
             )
         self._told = {t.xid: self._told[t.xid] for t in found.transactions if t.xid in self._told}
         for transaction in found.transactions:
@@ -169,7 +179,7 @@ class LongTransactions:
         self._told[transaction.xid] = age
         self._warn(
             f"Long Running Transaction: {_described(transaction, age)}.{_consequence(transaction, found)}",
-            slot=found.slot, kept_bytes=found.kept_bytes, **asdict(transaction),
+            holder=found.holder, kept_bytes=found.kept_bytes, **asdict(transaction),
         )  # fmt: skip
 
     def reply(self, args: dict[str, Any], own: OpenTransaction | None) -> dict[str, Any]:
@@ -189,8 +199,8 @@ class LongTransactions:
             chosen = [t for t in chosen if (t.age_us or 0) >= seconds * 1_000_000]
         if count := int(args.get("count") or 0):
             chosen = chosen[:count]
-        kept = {"slot": found.slot, "restart": found.restart, "kept_bytes": found.kept_bytes}
-        return {**kept, "transactions": [asdict(t) for t in chosen]}
+        known = {key: value for key, value in asdict(found).items() if key != "transactions"}
+        return {**known, "transactions": [asdict(t) for t in chosen]}
 
 
 def _ask(answer: Future[Outstanding], outstanding: Callable[[], Outstanding]) -> None:
@@ -211,7 +221,5 @@ def _consequence(transaction: OpenTransaction, found: Outstanding) -> str:
     if not found.transactions or transaction is not found.transactions[0]:
         return ""
     kept = "" if found.kept_bytes is None else f", which keeps {found.kept_bytes >> 20} MB of log"
-    mend = f"SELECT pg_terminate_backend({transaction.pid})" if transaction.pid else ""
-    if transaction.name:
-        mend = f"ROLLBACK PREPARED or COMMIT PREPARED {transaction.name!r}"
-    return f" It is the oldest, and holds back slot {found.slot}{kept}. Have its owner end it{mend and ', or ' + mend}"
+    mend = f", or {transaction.mend}" if transaction.mend else ""
+    return f" It is the oldest, and holds back {found.holder}{kept}. Have its owner end it{mend}"

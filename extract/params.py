@@ -5,21 +5,25 @@ Keyword table and the frozen value they become. Imports no driver: ggsci checks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from extract import kinds
 from extract.longtrans import SHAPE, LongSetting, long_setting
+from extract.source import BLOCK_KIB, RECONNECT_SECONDS, SourceSettings
 from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
-from trails.runtime import crypting, ddlparams
-from trails.runtime.credentials import Database, database
-from trails.runtime.ddlparams import DdlRules
-from trails.runtime.diskguard import Bound, parse_bound
-from trails.runtime.home import Home
-from trails.runtime.params import (
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registered
+from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams
+from trails.runtime.language.ddlparams import DdlRules
+from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.language.params import (
     Keyword,
     ParamErrors,
     Statement,
+    Values,
     check,
     group,
     nothing,
@@ -28,19 +32,40 @@ from trails.runtime.params import (
     text,
     word,
 )
-from trails.runtime.reportparams import ROLLOVER, SHARED
-from trails.runtime.tableparams import COLUMN_HELP, EXTRACT_SHAPE, TableRules, extract_clauses, patterns
+from trails.runtime.language.reportparams import ROLLOVER, SHARED
+from trails.runtime.language.tableparams import (
+    COLUMN_HELP,
+    EXTRACT_SHAPE,
+    TableRules,
+    environment,
+    extract_clauses,
+    patterns,
+)
+from trails.runtime.secrets.logins import ALIAS, INSTEAD, USER, Database, database, one_login
+from trails.runtime.secrets.logins import SHAPE as LOGIN_SHAPE
 
-_SCHEMES = ("postgresql://", "postgres://")
+FLUSH_CSECS = 10
+URLS = kinds.URLS
 _BEFORES = ("GETUPDATEBEFORES", "LOGALLSUPCOLS")
+
+
+def check_order(url: str, order: dict[str, Any], who: str) -> dict[str, Any]:
+    """The order of an ADD or ALTER as the source takes it.
+
+    Raises OperatorError where the log of a URL's database is not found by what it names.
+    """
+    return kinds.placed(kinds.of(url), order, who)
+
+
+def same_kind(url: str, other: str) -> bool:
+    """Whether two URLs are of one kind of database."""
+    return kinds.of(url) is kinds.of(other)
 
 
 def _url(statement: Statement) -> str:
     url = text(statement)
-    if not url.startswith(_SCHEMES):
-        raise statement.error(
-            "a URL such as postgresql://user:password@host:5432/database", url.partition(":")[0] + ":..."
-        )
+    if "://" not in url or url.partition("://")[0] not in kinds.KINDS:
+        raise statement.error(f"a URL such as {kinds.examples()}", url.partition(":")[0] + ":...")
     return url
 
 
@@ -54,161 +79,184 @@ def _trail(statement: Statement) -> str:
 
 
 KEYWORDS = SHARED | table(
+    *accepted.EXTRACT,
     ROLLOVER,
+    ALIAS,
+    USER,
     Keyword(
         "EXTRACT", "group", "Names the group; the first parameter of the file.", "EXTRACT ext1", group, required=True
     ),
     Keyword(
-        "SOURCEDB",
-        "url [, USERIDALIAS alias [DOMAIN domain]]",
-        "The source database. USERIDALIAS: user and password are those of this alias in the credential store.",
-        "SOURCEDB postgresql://db.example:5432/shop, USERIDALIAS capture",
-        database(_url),
-        required=True,
+        "SOURCEDB", f"url {LOGIN_SHAPE}",
+        f"The source database, as {kinds.examples()}. USERIDALIAS: user and password are those of this alias in the "
+        "credential store. USERID: they stand here.",
+        f"SOURCEDB {URLS.url('db.example:5432/shop')}, USERIDALIAS capture", database(_url, URLS), required=True,
+        instead=INSTEAD,
     ),
     Keyword(
-        "EXTTRAIL",
-        "trail",
+        "EXTTRAIL", "trail",
         "The local trail to write, as in ADD EXTTRAIL.",
-        "EXTTRAIL ./dirdat/lt",
-        _trail,
-        required=True,
+        "EXTTRAIL ./dirdat/lt", acceptedoptions.stripped(_trail), required=True, instead=("EXTFILE",),
     ),
-    crypting.keyword("Encrypt the trail's files from this start on"),
     Keyword(
-        "TABLE",
-        EXTRACT_SHAPE,
-        f"Capture these tables; * and ? are wildcards. {COLUMN_HELP} GETBEFORECOLS: as GETUPDATEBEFORES, "
-        "for these tables.",
+        "EXTFILE", "file",
+        "For ADD EXTRACT ..., SOURCEISTABLE, instead of EXTTRAIL: the file that gets the rows, by two characters as a "
+        "trail. Its name is followed by nine zeros. It is replaced whole by each run.",
+        "EXTFILE ./dirdat/in", acceptedoptions.stripped(_trail),
+    ),
+    crypting.keyword("Encrypt the trail's files from this start on."),
+    Keyword(
+        "TABLE", EXTRACT_SHAPE,
+        f"Capture these tables; * and ? are wildcards. {COLUMN_HELP}"
+        "\n- GETBEFORECOLS does for these tables what GETUPDATEBEFORES does."
+        f"\n- ANY names columns that hold values of several types. Only {kinds.untyped()} has such columns.",
         "TABLE sales.orders, COLSEXCEPT (secret), TOKENS (csn = @GETENV ('TRANSACTION', 'CSN'));",
-        extract_clauses,
-        repeatable=True,
-        required=True,
+        acceptedoptions.stripped(extract_clauses), repeatable=True, required=True,
     ),
     Keyword(
-        "TABLEEXCLUDE",
-        "schema.table [, schema.table ...];",
+        "TABLEEXCLUDE", "schema.table [, schema.table ...][;]",
         "Leave these tables out, whatever TABLE says.",
-        "TABLEEXCLUDE sales.audit_*, sales.log;",
-        patterns,
-        repeatable=True,
+        "TABLEEXCLUDE sales.audit_*, sales.log;", patterns, repeatable=True,
     ),
     Keyword(
-        "GETUPDATEBEFORES",
-        "",
-        "Updates of the tables of the TABLEs behind it carry the whole old row, as conflict detection, before.column, "
-        "filters and KEYCOLS of a Replicat ask for. The tables need ADD TRANDATA with ALLCOLS.",
-        "GETUPDATEBEFORES",
-        nothing,
-        repeatable=True,
+        "GETUPDATEBEFORES", "",
+        "For the tables of each TABLE behind it, updates carry the whole old row. Conflict detection, before.column, "
+        "filters and KEYCOLS of a Replicat need that. The tables need ADD TRANDATA with ALLCOLS.",
+        "GETUPDATEBEFORES", nothing, repeatable=True,
     ),
     Keyword("LOGALLSUPCOLS", "", "The same as GETUPDATEBEFORES.", "LOGALLSUPCOLS", nothing, repeatable=True),
     Keyword(
-        "IGNOREUPDATEBEFORES",
-        "",
-        "Updates of the tables of the TABLEs behind it carry the old row only where the key changed, or there is none: "
-        "the default.",
-        "IGNOREUPDATEBEFORES",
-        nothing,
-        repeatable=True,
+        "IGNOREUPDATEBEFORES", "",
+        "For the tables of each TABLE behind it, updates carry the old row only if the key changed, or if the table "
+        "has no key. This is the default.",
+        "IGNOREUPDATEBEFORES", nothing, repeatable=True,
     ),
     ddlparams.keyword(
-        "Capture schema changes of tables: all of them, or those that an INCLUDE takes and no EXCLUDE does. MAPPED: of "
-        "tables that TABLE captures. Needs ADD DDLCAPTURE. Without this parameter none is captured.",
+        "Capture schema changes of tables: all of them, or those that an INCLUDE takes and no EXCLUDE does. MAPPED "
+        "means changes of tables that TABLE captures. This needs ADD DDLCAPTURE. Without DDL no schema change is "
+        "captured.",
         "DDL INCLUDE MAPPED, EXCLUDE OPTYPE DROP, EXCLUDE OBJNAME sales.tmp_*",
     ),
     Keyword(
-        "FLUSHCSECS",
-        "n",
-        "Write gathered transactions at the latest after n hundredths of a second, 1 to 500; 10 if not given.",
-        "FLUSHCSECS 10",
-        number(1, 500),
+        "FLUSHCSECS", "n",
+        "Write gathered transactions at the latest after n hundredths of a second, 1 to 500; "
+        f"{FLUSH_CSECS} if not given.",
+        "FLUSHCSECS 10", number(1, 500),
     ),
     Keyword(
-        "BLOCKSIZE",
-        "n",
-        "Gather up to n KiB of changes in one trail block, 16 to 65536; 1024 if not given.",
-        "BLOCKSIZE 1024",
-        number(16, 65536),
+        "BLOCKSIZE", "n",
+        f"Gather up to n KiB of changes in one trail block, 16 to 65536; {BLOCK_KIB} if not given.",
+        "BLOCKSIZE 1024", number(16, 65536),
     ),
     Keyword(
-        "RECONNECTSECS",
-        "n",
-        "Try for n seconds to get a lost connection back, 0 to 86400; 3600 if not given. Then the process ends.",
-        "RECONNECTSECS 600",
-        number(0, 86400),
+        "RECONNECTSECS", "n",
+        f"Try for n seconds to get a lost connection back, 0 to 86400; {RECONNECT_SECONDS} if not given. Then the "
+        "process ends.",
+        "RECONNECTSECS 600", number(0, 86400),
     ),
     Keyword(
-        "WARNLONGTRANS",
-        SHAPE,
-        "Warn of transactions that are open in the source for so long, as they make it keep all log since they began; "
-        "1h if not given, 0s is never. CHECKINTERVAL: how often to look; 5m if not given. Durations: 30s, 10m, 2h, 1d.",
-        "WARNLONGTRANS 30m, CHECKINTERVAL 1m",
-        long_setting,
+        "WARNLONGTRANS", SHAPE,
+        "Warn of transactions that have been open in the source for so long: 1h if not given, and 0s is never. The "
+        "source keeps all its log since such a transaction began. CHECKINTERVAL says how often to look: 5m if not "
+        "given. Durations are 30s, 10m, 2h, 1d.",
+        "WARNLONGTRANS 30m, CHECKINTERVAL 1m", long_setting,
     ),
-    Keyword(
-        "WALWARN",
-        "{n[K | M | G | T] | n%}",
-        "Warn once the slot keeps back so much of the source's log, in bytes or as a share of the server's "
-        "max_slot_wal_keep_size; 0 is never. If not given 10G, or 50% where that is less.",
-        "WALWARN 20G",
-        parse_bound,
-    ),
-    Keyword(
-        "WALCRITICAL",
-        "{n[K | M | G | T] | n%}",
-        "The same, for when somebody must act. If not given 50G, or 80% where that is less.",
-        "WALCRITICAL 90%",
-        parse_bound,
-    ),
-)
+    *kinds.keywords().values(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractParams:
-    """An Extract's parameters, checked."""
+    """An Extract's parameters, checked. `own`: what the file says with those of its kind of source alone."""
 
     group: str
     url: str
     trail: str
     tables: TableRules = field(default_factory=TableRules)
-    flush_seconds: float = 0.1
-    block_bytes: int = 1 << 20
-    reconnect_seconds: float = 60.0
+    flush_seconds: float = FLUSH_CSECS / 100
+    block_bytes: int = BLOCK_KIB << 10
+    reconnect_seconds: float = RECONNECT_SECONDS
     ddl: DdlRules | None = None
     long: LongSetting = field(default_factory=LongSetting)
-    wal_warn: Bound | None = None
-    wal_critical: Bound | None = None
     encrypt: bool = False
     database: Database = field(default_factory=Database)
+    own: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
         """Check a whole file; raises ParamErrors with every mistake in it."""
-        values = check(statements, KEYWORDS, "Extract", first="EXTRACT")
+        values = check(
+            statements, KEYWORDS, "Extract", first="EXTRACT", also=lambda found: one_login(found, "SOURCEDB", URLS)
+        )
+        source = one_login(values, "SOURCEDB", URLS)
         return cls(
             values.one("EXTRACT"),
-            values.one("SOURCEDB").url,
-            values.one("EXTTRAIL"),
+            source.url,
+            values.one("EXTTRAIL", ""),
             TableRules.of(values, befores=_with_befores(statements)),
-            values.one("FLUSHCSECS", 10) / 100,
-            values.one("BLOCKSIZE", 1024) << 10,
-            float(values.one("RECONNECTSECS", 3600)),
+            values.one("FLUSHCSECS", FLUSH_CSECS) / 100,
+            values.one("BLOCKSIZE", BLOCK_KIB) << 10,
+            float(values.one("RECONNECTSECS", RECONNECT_SECONDS)),
             values.one("DDL"),
             values.one("WARNLONGTRANS", LongSetting()),
-            values.one("WALWARN"),
-            values.one("WALCRITICAL"),
             values.has("ENCRYPTTRAIL"),
-            values.one("SOURCEDB"),
+            source,
+            _own(values, source.url),
+            values.one("EXTFILE", ""),
         )
 
     def resolved(self, home: Home) -> ExtractParams:
         """With the URL to connect with: USERIDALIAS looked up. Raises OperatorError if the alias is not there."""
         return replace(self, url=self.database.login(home))
 
-    def captures(self, schema: str, name: str) -> bool:
-        """Whether the rules capture this table."""
-        return self.tables.wants(schema, name)
+    def settings(
+        self, registered: Registered | None, heartbeat: HeartbeatTable | None = None, host: str = "", method: str = ""
+    ) -> SourceSettings:
+        """What the source is told; `host` is for the tokens of TABLE's options, `method` is the registration's.
+
+        Raises OperatorError where this kind of source has no such method, or the method has no such parameter.
+        """
+        kind = kinds.of(self.url)
+        for name in self.own:
+            if name not in kinds.method(kind, method).keywords:
+                how = method or next(iter(kind.methods))
+                raise OperatorError(f"{name} means nothing where {kind.name} is captured by {how}", hint="Remove it")
+        return SourceSettings(
+            self.group,
+            self.url,
+            registered,
+            self.tables,
+            self.tables.projector(environment(self.group, host)),
+            self.ddl,
+            self.reconnect_seconds,
+            heartbeat or HeartbeatTable(),
+            self.own,
+            method,
+        )
+
+
+def _own(values: Values, url: str) -> dict[str, Any]:
+    """The parameters that this kind of source has. Raises ParamErrors for those that only other kinds have.
+
+    Without a URL the kind is known once the alias is looked up, and none is refused before.
+    """
+    given = {name: values.one(name) for name in kinds.keywords() if values.has(name)}
+    kind = kinds.of(url) if url else None
+    errors: list[ParamError] = [
+        statement.wrong(f"it means nothing where the source is {kind.name}; remove it")
+        for name in given
+        if kind is not None and name not in kind.keywords
+        for statement in values.statements(name)
+    ]
+    errors += [
+        statement.wrong(f"ANY means nothing where the source is {kind.name}: each column has one type; remove it")
+        for statement, some in values.found.get("TABLE", ())
+        if kind is not None and not kind.untyped and any(clause.rule.anys for clause in some)
+    ]
+    if errors:
+        raise ParamErrors(errors)
+    return given
 
 
 def _with_befores(statements: Sequence[Statement]) -> list[Statement]:

@@ -42,9 +42,7 @@ def ask(program: str, verb: str, *, seconds: float | None = None, **request: Any
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         what = lines[-1] if lines else "it said nothing"
         raise OperatorError(f"{program}.admin {verb} ended with code {done.returncode}: {what}")
-    if not reply.get("ok"):
-        raise OperatorError(str(reply.get("error") or f"{verb} failed"))
-    return reply
+    return _told(reply, verb)
 
 
 def follow(program: str, verb: str, tell: Callable[[str], None], **request: Any) -> dict[str, Any]:
@@ -69,9 +67,14 @@ def follow(program: str, verb: str, tell: Callable[[str], None], **request: Any)
         found = _reply(reply.result())
     if found is None:
         raise OperatorError(f"{program}.admin {verb} ended with code {process.returncode}, and said nothing")
-    if not found.get("ok"):
-        raise OperatorError(str(found.get("error") or f"{verb} failed"))
-    return found
+    return _told(found, verb)
+
+
+def _told(reply: dict[str, Any], verb: str) -> dict[str, Any]:
+    """What was answered. Raises OperatorError if that is a no."""
+    if not reply.pop("ok", False):
+        raise OperatorError(str(reply.get("error") or f"{verb} failed"))
+    return reply
 
 
 def _reply(data: bytes) -> dict[str, Any] | None:

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trails.errors import GateError, ParamError
-from trails.runtime import params
-from trails.runtime import registration as registrations
-from trails.runtime.globals import GLOBALS_KEYWORDS
-from trails.runtime.home import MANAGER, Home
-from trails.runtime.params import Statement
-from trails.runtime.registration import Registration
-from trails.runtime.startup import check_group
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import accepted, params
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.globals import GLOBALS_KEYWORDS
+from trails.runtime.language.params import Statement
+from trails.runtime.process.startup import check_group
 
 Check = Callable[[Sequence[Statement]], Any]
 
-# (kind, source) of a registration -> its program; program -> where its parameters are checked.
-PROGRAMS = {("EXTRACT", "TRANLOG"): "extract", ("EXTRACT", "TRAIL"): "pump", ("REPLICAT", "TRAIL"): "replicat"}
+# Where the parameters of each program are checked.
 _CHECKERS = {
     "extract": "extract.params:ExtractParams",
     "pump": "pump.params:PumpParams",
@@ -45,17 +45,31 @@ def check_name(home: Home, name: str) -> None:
 
 
 def check_file(home: Home, path: str) -> None:
-    """Check a file, wherever it lies. Raises ParamError or ParamErrors with every mistake."""
+    """Check a file, wherever it lies. Raises ParamError or ParamErrors with every mistake.
+
+    GLOBALS is checked with every other file, as nothing starts where it has mistakes.
+    """
     program = program_of(home, path)
     statements = params.parse_file(path)
     if program == "GLOBALS":
         params.check(statements, GLOBALS_KEYWORDS, "GLOBALS", file=path)
-    elif program == "MANAGER":
+    else:
+        _check_all(lambda: _check_program(program, statements, path), lambda: globals_file.read(home))
+
+
+def _check_program(program: str, statements: Sequence[Statement], path: str) -> None:
+    if program == "MANAGER":
         from ggsci.manager.params import ManagerParams
 
         ManagerParams.from_statements(statements, path)
     else:
         load_check(program)(statements)
+
+
+def without_meaning(home: Home, path: str) -> list[str]:
+    """A line for each parameter and option of the file that is accepted and does nothing here."""
+    kind = program_of(home, path).upper()
+    return accepted.notes(params.parse_file(path), kind)
 
 
 def program_of(home: Home, path: str) -> str:
@@ -99,12 +113,18 @@ def check_group_file(home: Home, group: Registration) -> None:
     """Check a group's file, and that it fits the group. Raises ParamError or ParamErrors with every mistake."""
     path = home.prm(group.name)
     statements = params.parse_file(path)
-    errors: list[ParamError] = []
-    for check in (
+    _check_all(
         lambda: check_group(statements, group.kind, group.name, path),
         lambda: load_check(_program(group, statements, path))(statements),
         lambda: _check_trails(group, statements),
-    ):
+        lambda: _check_file(group, statements),
+    )
+
+
+def _check_all(*checks: Callable[[], Any]) -> None:
+    """Raise ParamErrors with every mistake that any of these finds, each once."""
+    errors: list[ParamError] = []
+    for check in checks:
         try:
             check()
         except params.ParamErrors as error:
@@ -132,18 +152,31 @@ def _check_trails(group: Registration, statements: Sequence[Statement]) -> None:
         raise params.ParamErrors(errors)
 
 
+def _check_file(group: Registration, statements: Sequence[Statement]) -> None:
+    """A task that reads tables writes a file, and who captures changes a trail."""
+    wrong, instead = ("EXTTRAIL", "EXTFILE") if group.is_task else ("EXTFILE", "EXTTRAIL")
+    errors = [
+        statement.wrong(f"{group.name} was added with {group.source}, which writes {instead}")
+        for statement in statements
+        if group.package == "extract" and statement.keyword == wrong
+    ]
+    if errors:
+        raise params.ParamErrors(errors)
+
+
 def _program(group: Registration | None, statements: Sequence[Statement], path: str) -> str:
     """The program this file is for: by its registration, or, before ADD, by what the file says."""
     if not statements:
         raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first, found an empty file")
     keywords = {statement.keyword for statement in statements}
     if group is not None:
-        return PROGRAMS[group.kind, group.source]
+        return group.package
     if "REPLICAT" in keywords:
         return "replicat"
     if "EXTRACT" in keywords:
-        writes_here = not keywords.isdisjoint(("SOURCEDB", "EXTTRAIL"))
-        return "pump" if "RMTHOST" in keywords or not writes_here else "extract"
+        if not keywords.isdisjoint(("EXTTRAIL", "TRANLOGOPTIONS", "SOURCEISTABLE")):
+            return "extract"  # also where it would send by itself, as GoldenGate's may
+        return "pump" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "extract"
     raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ggsci import check
 from trails.errors import GateError, OperatorError, ParamError
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
 from trails.runtime.masking import mask
 
 
@@ -51,13 +51,14 @@ def _home_of(path: str) -> str:
 def _checked(home: Home, path: str, *, text_only: bool) -> int:
     try:
         check.check_file(home, path)
+        said = check.without_meaning(home, path)
         found, notes = ([], []) if text_only else check.dry_run(home, path)
     except ParamError as error:
-        found, notes = check.mistakes(error), []
+        found, notes, said = check.mistakes(error), [], []
     except GateError as error:
         print(f"checkprm: {mask(str(error))}", file=sys.stderr)
         return 2
-    for note in notes:
+    for note in [*said, *notes]:
         print(note)
     for mistake in found:
         print(f"ERROR: {mask(mistake)}", file=sys.stderr)

@@ -7,16 +7,17 @@ it is true: the lag at the last checkpoint is no news any more once that checkpo
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ggsci.doubt import Doubt, believed
 from trails import checkpoint as checkpoints_file
-from trails.checkpoint import Checkpoint, Place, Run
+from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, Run, WriteCheckpoint
 from trails.errors import GateError
 from trails.heartbeat import judged
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
-from trails.runtime.status import manager_status, status_of
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registered, Registration
+from trails.runtime.home.status import FOR_TRAIL, manager_status, status_of
 
 # A running group saves a checkpoint each CHECKPOINTSECS (10 s). One that missed six is stuck, or its disk is.
 STALE_AFTER_US = 60_000_000
@@ -58,6 +59,10 @@ class GroupFacts:
     now_us: int
     turned_us: int | None = None
     """When its main loop last came round, while it runs."""
+    waiting: str = ""
+    """For whom it waits: also for its trail's first file; while it is down, what its Manager waits for."""
+    doubt: Doubt | None = None
+    """Why its lag may not be believed, as the stages before it and its heartbeats say (flow/health.py)."""
 
     @property
     def name(self) -> str:
@@ -70,9 +75,27 @@ class GroupFacts:
         return self.registration.kind
 
     @property
+    def is_down(self) -> bool:
+        """Whether no process of it is there."""
+        return self.status not in ("RUNNING", "STARTING")
+
+    @property
     def checkpoint(self) -> Checkpoint | None:
         """The last save."""
         return self.checkpoints[0] if self.checkpoints else None
+
+    @property
+    def shown(self) -> tuple[Checkpoint, ...]:
+        """The saves as INFO and SHOWCH show them: before them what ADD or ALTER ordered, until a run has obeyed it."""
+        newest = self.checkpoint
+        if self.damage or (newest and (not self.registration.alter or self._has_obeyed(newest))):
+            return self.checkpoints
+        return (ordered(self.registration, newest), *self.checkpoints)
+
+    def _has_obeyed(self, newest: Checkpoint) -> bool:
+        if self.status in ("RUNNING", "STARTING"):
+            return True
+        return int(newest.extra.get("alter_no", 0)) >= self.registration.alter_no
 
     @property
     def since_us(self) -> int | None:
@@ -101,10 +124,28 @@ class GroupFacts:
 
     @property
     def lag_us(self) -> int | None:
-        """Lag at the last checkpoint; None if unknown, negative (clocks disagree), or stale."""
+        """Lag at the last checkpoint; None if unknown, negative (clocks disagree), stale or contradicted."""
         if self.checkpoint is None or self.stale or (self.checkpoint.lag_us or 0) < 0:
             return None
-        return self.checkpoint.lag_us
+        return believed(self.checkpoint.lag_us, self.doubt)
+
+    @property
+    def lag_why(self) -> str:
+        """Why the lag is not known; empty if it is."""
+        if self.lag_us is not None:
+            return ""
+        if self.checkpoint is None:
+            return self.damage or "no checkpoint yet"
+        if self.stale:
+            return "its last checkpoint is old" if not self.stands_still else "its main loop stands still"
+        if self.doubt is not None:
+            return self.doubt.why
+        return self.waits or "its process does not know it"
+
+    @property
+    def waits(self) -> str:
+        """What keeps a group from its work: whom it waits for, and the last error; empty if nobody does."""
+        return "" if self.waiting.startswith(FOR_TRAIL) else self.waiting
 
     @property
     def runs(self) -> list[Run]:
@@ -117,6 +158,11 @@ class GroupFacts:
         """CSN of the last transaction it has read and saved; empty if not known."""
         reads = self.checkpoint.reads if self.checkpoint else ()
         return reads[0].current.csn if reads else ""
+
+    @property
+    def amiss(self) -> str:
+        """Tables that it leaves out, as the last save tells them: paused, catching up or failed; empty for none."""
+        return str(self.checkpoint.extra.get("tables_amiss") or "") if self.checkpoint else ""
 
     @property
     def key_number(self) -> int:
@@ -149,9 +195,9 @@ class GroupFacts:
     def brief(self) -> dict[str, Any]:
         """For INFO ALL and STATUS as JSON. `lag_us` is null when it is not known now."""
         return {
-            "program": self.program, "group": self.name, "status": self.status, "pid": self.pid,
-            "lag_us": self.lag_us, "since_checkpoint_us": self.since_us, "stale": self.stale,
-            "turn_age_us": self.turn_age_us, "heartbeats": self.heartbeats,
+            "program": self.program, "group": self.name, "status": self.status, "pid": self.pid, "waits": self.waiting,
+            "lag_us": self.lag_us, "lag_why": self.lag_why, "since_checkpoint_us": self.since_us, "stale": self.stale,
+            "turn_age_us": self.turn_age_us, "heartbeats": self.heartbeats, "tables_amiss": self.amiss,
             "exit_code": self.exit_code, "message": self.message or self.damage,
         }  # fmt: skip
 
@@ -164,11 +210,32 @@ class GroupFacts:
             "added_us": registration.added_us, "started_us": self.started_us,
             "alter_no": registration.alter_no, "alter": registration.alter,
             "checkpoint_table": registration.checkpoint_table, "group_key": registration.group_key,
-            "slot": registration.slot, "trails": [trail.to_json() for trail in self.trails],
+            "registered": asdict(registration.registered) if registration.registered else None,
+            "trails": [trail.to_json() for trail in self.trails],
             "checkpoint_damage": self.damage,
-            "checkpoints": [checkpoint_json(save) for save in self.checkpoints[:saves]],
-            "runs": [run_json(run) for run in self.runs],
+            "checkpoints": [checkpoint_json(save) for save in self.shown[:saves]],
+            "runs": [asdict(run) for run in self.runs],
         }  # fmt: skip
+
+
+def ordered(group: Registration, newest: Checkpoint | None) -> Checkpoint:
+    """The place that ADD or ALTER ordered, as the command's own save (record source U): nothing was read there yet."""
+    noted = group.registered or Registered()  # an Extract begins where REGISTER EXTRACT was called
+    title, place = ("GGS Log Trail", Place(0, 0)) if group.trail else (noted.title, noted.place)
+    order = group.alter
+    if "seqno" in order:
+        place = Place(int(order["seqno"]), int(order.get("rba") or 0))
+    elif "csn" in order:
+        place = Place(0, 0, csn=str(order["csn"]))
+    elif isinstance(order.get("begin_us"), int):
+        place = Place(0, 0, order["begin_us"])
+    read = ReadCheckpoint(title or "Database Log", place, place, None if group.trail else place, noted.csn_label)
+    writes = tuple(WriteCheckpoint(0, 0, None, trail.path, trail.type) for trail in group.trails)
+    if newest is None:
+        return Checkpoint(
+            group.name, group.kind, (read,), writes, saved_us=group.added_us, stop_status="G", record_source="U"
+        )
+    return replace(newest, reads=(read,), record_source="U")
 
 
 def checkpoint_json(save: Checkpoint) -> dict[str, Any]:
@@ -176,35 +243,7 @@ def checkpoint_json(save: Checkpoint) -> dict[str, Any]:
     return {
         "saved_us": save.saved_us, "started_us": save.started_us, "stop_status": save.stop_status,
         "record_source": save.record_source, "lag_us": save.lag_us,
-        "reads": [
-            {
-                "source": read.source, "startup": place_json(read.startup), "current": place_json(read.current),
-                "recovery": place_json(read.recovery),
-            }
-            for read in save.reads
-        ],
-        "writes": [
-            {"seqno": w.seqno, "rba": w.rba, "time_us": w.time_us, "trail": w.trail, "type": w.type}
-            for w in save.writes
-        ],
-    }  # fmt: skip
-
-
-def run_json(run: Run) -> dict[str, Any]:
-    """One run as plain values."""
-    return {
-        "started_us": run.started_us, "saved_us": run.saved_us, "stop_status": run.stop_status, "source": run.source,
-        "begin": place_json(run.begin), "end": place_json(run.end),
-    }  # fmt: skip
-
-
-def place_json(place: Place | None) -> dict[str, Any] | None:
-    """One place as plain values."""
-    if place is None:
-        return None
-    return {
-        "seqno": place.seqno, "rba": place.rba, "time_us": place.time_us, "csn": place.csn, "file": place.file,
-        "thread": place.thread,
+        "reads": [asdict(read) for read in save.reads], "writes": [asdict(write) for write in save.writes],
     }  # fmt: skip
 
 
@@ -221,7 +260,7 @@ def gather(home: Home, registration: Registration, now_us: int) -> GroupFacts:
     size = os.path.getsize(path) if saves else 0
     return GroupFacts(
         registration, status.status.value, status.pid, status.started_us, status.exit_code, status.message,
-        tuple(saves), size, damage, now_us, status.turned_us,
+        tuple(saves), size, damage, now_us, status.turned_us, status.waits,
     )  # fmt: skip
 
 

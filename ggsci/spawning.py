@@ -9,19 +9,31 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import IO
 
-from trails.runtime.home import Home
+from trails.fs import NO_SPACE
+from trails.runtime.home.home import Home
 
 Child = subprocess.Popen[bytes]
 
 
 def spawn(home: Home, command: Sequence[str], name: str, *, pipe: bool = False, keep: Sequence[int] = ()) -> Child:
     """Start it; `keep`: descriptors that it inherits. Raises OSError."""
-    with open(out_file(home, name), "wb") as out:
+    with _output(home, name) as out:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE if pipe else subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             pass_fds=keep, start_new_session=True, cwd=home.root,
         )  # fmt: skip
+
+
+def _output(home: Home, name: str) -> IO[bytes]:
+    """Its file; on a full disk, nowhere."""
+    try:
+        return open(out_file(home, name), "wb")
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        return open(os.devnull, "wb")
 
 
 def out_file(home: Home, name: str) -> str:

@@ -1,40 +1,29 @@
-"""`python -P -m pump.admin`: what ggsci asks of a pump's program. One JSON request on stdin, one JSON reply on stdout.
+"""`python -P -m pump.admin`: what ggsci asks of a pump's program.
 
 check_params{home, group, path}  -> mistakes, notes: what START would find out
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 from pump.checking import check_group
-from trails.errors import GateError
-from trails.runtime.home import Home
-from trails.runtime.masking import mask
+from trails.errors import OperatorError
+from trails.runtime.home.home import Home
+from trails.runtime.process.requests import replied, serve
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The reply to one request."""
+    return replied(request, _check_params)
+
+
+def _check_params(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("verb") != "check_params":
-        return {"ok": False, "error": f"pump.admin knows check_params only, found {request.get('verb')!r}"}
-    try:
-        found = check_group(Home.at(str(request["home"])), str(request["group"]), str(request.get("path") or ""))
-    except (GateError, OSError) as error:
-        return {"ok": False, "error": mask(str(error))}
-    return {"ok": True, **found.to_reply()}
-
-
-def main() -> int:
-    """One request, one reply."""
-    try:
-        request = json.load(sys.stdin)
-    except ValueError as error:
-        request = {"verb": f"(no JSON: {error})"}
-    json.dump(answer(request if isinstance(request, dict) else {}), sys.stdout)
-    return 0
+        raise OperatorError(f"pump.admin knows check_params only, found {request.get('verb')!r}")
+    return check_group(Home.at(str(request["home"])), str(request["group"]), str(request.get("path") or "")).to_reply()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(answer))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from pump.job import PumpJob
 from pump.params import PumpParams
-from pump.pump import Job, Pump
-from trails import tls
+from pump.pump import Pump
 from trails.errors import GateError, OperatorError
+from trails.link import tls
 from trails.position import TrailName
 from trails.reader import last_header
-from trails.runtime import clockdiff
-from trails.runtime import globals as globals_file
-from trails.runtime.checking import is_asked, report_and_stop
-from trails.runtime.process import Context, Process
-from trails.runtime.registration import TrailReg
+from trails.runtime.home.registration import TrailReg
+from trails.runtime.language import globals as globals_file
+from trails.runtime.process import clockdiff
+from trails.runtime.process.checking import is_asked, report_and_stop
+from trails.runtime.process.process import Context, Process
 
 CODE_PLAIN = "TG-01231"
 CODE_READABLE = "TG-01522"
@@ -48,18 +49,12 @@ def build(context: Context) -> Process:
     certificates = tls.folder_of(root) if params.remote.tls else ""
     if certificates:
         tls.check_own(certificates, context.home.id)  # what is wrong with it stops START, not the first try
-    job = Job(
-        params=params,
-        home_id=context.home.id,
-        host=context.host,
-        trail=replace(TrailName.parse(reg.trail, root), sealed=params.decrypt),
-        title=reg.trail,
-        megabytes=remote.megabytes,
-        tls=certificates,
-        alter_no=reg.alter_no,
-        alter=reg.alter,
+    job = PumpJob(
+        params=params, home_id=context.home.id, host=context.host,
+        trail=replace(TrailName.parse(reg.trail, root), sealed=params.decrypt), title=reg.trail,
+        megabytes=remote.megabytes, tls=certificates, alter_no=reg.alter_no, alter=reg.alter,
         clock_diff_s=globals_file.read(context.home).one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS),
-    )
+    )  # fmt: skip
     return Pump(job, context.fs, context.log, context.clock, context.previous)
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from pump.filter import Filter, empty_middle
-from trails import wire
-from trails.codec import EMPTY, decode_data, decode_defs, encode_data, encode_defs
+from trails.codec import EMPTY, decode_data, decode_defs, encode_data, encode_defs, portions
 from trails.errors import MismatchError
-from trails.format import FLAG_HEARTBEAT, BlockHeader, Indicator, Kind, file_seed, make_block_header
+from trails.format import FLAG_HEARTBEAT, BlockHeader, BlockKind, Indicator, file_seed, make_block_header
 from trails.fs import Fs
 from trails.heartbeat import Beat, beat_of, block_records
+from trails.link import wire
 from trails.position import START, Position, TrailName
-from trails.reader import Block, BlockReader, first_seqno
+from trails.reader import Block, BlockReader, first_seqno, headers_of
 from trails.record import TableDef
 
 PLACE_EVERY = 1.0
@@ -32,7 +33,7 @@ class Outgoing:
     `beat`: the heartbeat that it is, with this pump's stamp.
     """
 
-    block: wire.Block
+    block: wire.BlockMessage
     header: BlockHeader
     needed: Position | None = None
     beat: Beat | None = None
@@ -92,7 +93,8 @@ class Feed:
         if block.header.is_heartbeat and self._stamp is not None:
             return [*found, *self._stamped(block, self._stamp)]
         if self._rules is None:
-            sent = wire.Block(block.start, block.end, block.raw_header, block.payload)
+            raw = make_block_header(block.header, block.seed, block.start.rba)
+            sent = wire.BlockMessage(block.start, block.end, raw, block.payload)
             return [*found, Outgoing(sent, block.header)]
         return [*found, *self._filtered(block, now)]
 
@@ -108,14 +110,15 @@ class Feed:
             return []
         self._introduced = True
         defs = self._kept(latest(list(self._reader.definitions.values())), strict=True)
-        if not defs:
-            return []
+        return [self._introducing(part, block.header.time_us if block else 0) for part in portions(defs)]
+
+    def _introducing(self, defs: list[TableDef], time_us: int) -> Outgoing:
         payload = encode_defs(defs)
         header = BlockHeader(
-            Kind.METADATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len,
-            payload_crc=payload.crc, time_us=block.header.time_us if block else 0,
+            BlockKind.METADATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len,
+            payload_crc=payload.crc, time_us=time_us,
         )  # fmt: skip
-        return [self._outgoing(header, payload.data, self._origin, self._origin)]
+        return self._outgoing(header, payload.data, self._origin, self._origin)
 
     def _kept(self, defs: list[TableDef], *, strict: bool = False) -> list[TableDef]:
         return defs if self._rules is None else self._rules.definitions(defs, strict=strict)
@@ -152,14 +155,14 @@ class Feed:
 
     def _keep(self, block: Block, rules: Filter) -> tuple[BlockHeader, bytes] | None:
         header = block.header
-        if header.kind == Kind.DATA:
+        if header.kind == BlockKind.DATA:
             self._track(block)
             where, again = f"{self._trail} {block.start}", block.end <= self._origin
             kept = rules.data(header, block.payload, self._reader.definitions, where, again=again)
             return (kept.header, kept.payload) if kept else None
-        if header.kind == Kind.METADATA:
+        if header.kind == BlockKind.METADATA:
             return self._keep_defs(block)
-        if header.kind == Kind.RESTART:
+        if header.kind in (BlockKind.RESTART, BlockKind.HOLE):
             self._begin = None
             return header, block.payload
         return None  # PLACE: one of our own follows in time
@@ -188,14 +191,14 @@ class Feed:
             return []
         self._placed, self._dropped = now, None
         if self._begin is not None:
-            made = empty_middle(replace(block.header, kind=Kind.DATA, indicator=Indicator.MIDDLE))
+            made = empty_middle(replace(block.header, kind=BlockKind.DATA, indicator=Indicator.MIDDLE))
             return [self._outgoing(made.header, made.payload, block.end, block.end)]
-        header = BlockHeader(Kind.PLACE, time_us=block.header.time_us, csn=block.header.csn, payload_crc=EMPTY.crc)
+        header = BlockHeader(BlockKind.PLACE, time_us=block.header.time_us, csn=block.header.csn, payload_crc=EMPTY.crc)
         return [self._outgoing(header, b"", block.end, block.end)]
 
     def _outgoing(self, header: BlockHeader, payload: bytes, start: Position, end: Position) -> Outgoing:
         raw = make_block_header(header, file_seed(self._trail_id, start.seqno), start.rba)
-        return Outgoing(wire.Block(start, end, raw, payload), header, self._begin)
+        return Outgoing(wire.BlockMessage(start, end, raw, payload), header, self._begin)
 
 
 def latest(defs: Sequence[TableDef]) -> list[TableDef]:
@@ -208,7 +211,7 @@ def _expect_first_file(fs: Fs, trail: TrailName) -> None:
     if first:
         raise MismatchError(
             f"the remote trail is empty and the local one begins with {trail.path(first)}: what stood before is purged",
-            hint=f"Say where to begin: ALTER EXTRACT ..., EXTSEQNO {first}, EXTRBA 0",
+            hint=f"To begin there: ALTER EXTRACT with EXTSEQNO {first}, EXTRBA 0 (docs/recovery.md#purged-place)",
         )
 
 
@@ -216,22 +219,11 @@ def find_begin(fs: Fs, trail: TrailName, trail_id: bytes, upto: Position) -> Pos
     """Start of the transaction that is open at `upto`, by block headers, file by file backwards."""
     first = first_seqno(fs, trail) or 0
     for seqno in range(upto.seqno, first - 1, -1):
-        begin = _last_begin(fs, trail, trail_id, seqno, upto)
-        if begin is not None:
-            return begin
+        known = takewhile(lambda block: block.end <= upto, headers_of(fs, trail, seqno, trail_id))
+        begins = [block.start for block in known if block.header.indicator is Indicator.BEGIN]
+        if begins:
+            return begins[-1]
     raise MismatchError(
         f"trail {trail}: the transaction open at {upto} begins in a file before {trail.path(first)}, which is purged",
-        hint="Use PASSTHRU until this transaction has ended, or restore the file",
+        hint="Use PASSTHRU until this transaction has ended, or see docs/recovery.md#purged-place",
     )
-
-
-def _last_begin(fs: Fs, trail: TrailName, trail_id: bytes, seqno: int, upto: Position) -> Position | None:
-    found = None
-    reader = BlockReader(fs, trail, Position(seqno, 0), trail_id)
-    try:
-        while (block := reader.read(payload=False)) is not None and block.end <= upto and block.start.seqno == seqno:
-            if block.header.indicator is Indicator.BEGIN:
-                found = block.start
-    finally:
-        reader.close()
-    return found

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from trails.codec import Payload, binary, decode_data, encode_data
-from trails.columns import Projection
+from trails.columns import Project, Projection
 from trails.ddl import DdlChange
-from trails.errors import DamageError, OperatorError, VersionError
+from trails.errors import OperatorError
 from trails.format import FLAG_DDL, BlockHeader, Indicator
+from trails.reader import shapes_of, widths_in
 from trails.record import Op, TableDef
+from trails.wellformed import Opened
 
 Passes = Callable[[str, str], bool]
 Count = Callable[[TableDef, Op, int], None]
 
 
-class Project(Protocol):
-    """What of a `tableparams.Projector` is used here: the TABLE options that leave columns out or add tokens."""
-
-    def __call__(self, table: TableDef) -> Projection | None:
-        """What becomes of a table's rows; None: they stay as they are."""
-        ...
-
-    def ddl(self, change: DdlChange) -> DdlChange | None:
-        """A change of shape without the columns that are left out; None if nothing is left of it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptBlock:
     """What is left of a DATA block, and its payload."""
 
     header: BlockHeader
@@ -53,6 +43,7 @@ class Filter:
         self._count = count
         self._project = project
         self._known: dict[bytes, bool] = {}
+        self._opened = Opened()
         self.begun: Any = None
         self.changes = 0
 
@@ -96,26 +87,27 @@ class Filter:
 
     def data(
         self, header: BlockHeader, payload: bytes, known: Mapping[bytes, TableDef], where: str, *, again: bool = False
-    ) -> Kept | None:
+    ) -> KeptBlock | None:
         """What is left of a DATA block; None if nothing is. `again`: it was sent before, don't count it."""
-        ids, records = decode_data(header, payload, where)
-        work = _Work(self, _tables(ids, known, where), header.indicator, where)
+        ids, records = decode_data(header, payload, where, widths_in(known, where), self._opened)
+        tables = shapes_of(ids, known, where)
+        work = _Work(self, tables, header.indicator)
         work.run(records)
         for (table, op), n in ({} if again else work.counted).items():
             self._count(table, op, n)
         if not work.out:
             return None
         if not work.dropped and work.keeps_all:
-            return Kept(header, payload)
+            return KeptBlock(header, payload)
         return _kept(header, encode_data(work.ids, work.out), work.changes, work.transactions, ddl=work.ddl)
 
 
-def empty_middle(header: BlockHeader) -> Kept:
+def empty_middle(header: BlockHeader) -> KeptBlock:
     """A middle block without records: it only carries a place inside an open transaction."""
     return _kept(header, encode_data([], []), 0, 0)
 
 
-def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int, *, ddl: bool = False) -> Kept:
+def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int, *, ddl: bool = False) -> KeptBlock:
     made = replace(
         header,
         flags=payload.flags | (FLAG_DDL if ddl else 0),
@@ -125,20 +117,13 @@ def _kept(header: BlockHeader, payload: Payload, changes: int, transactions: int
         transactions=transactions,
         payload_crc=payload.crc,
     )
-    return Kept(made, payload.data)
-
-
-def _tables(ids: Sequence[bytes], known: Mapping[bytes, TableDef], where: str) -> list[TableDef]:
-    missing = [table for table in ids if table not in known]
-    if missing:
-        raise DamageError(f"{where}: damaged: expected a definition of table {missing[0].hex()} before it, found none")
-    return [known[table] for table in ids]
+    return KeptBlock(made, payload.data)
 
 
 class _Work:
     """One block under way: the records that are left, with table indexes of the new, shorter table list."""
 
-    def __init__(self, rules: Filter, tables: list[TableDef], indicator: Indicator, where: str) -> None:
+    def __init__(self, rules: Filter, tables: list[TableDef], indicator: Indicator) -> None:
         self._rules = rules
         self._tables = tables
         self._keep = [rules.passes(table) for table in tables]
@@ -147,7 +132,6 @@ class _Work:
         ]
         self._new: dict[int, int] = {}
         self._large = indicator is not Indicator.WHOLE
-        self._where = where
         self._begin: Any = None
         self.dropped = False
         self.ddl = False
@@ -164,11 +148,8 @@ class _Work:
 
     def run(self, records: list[Any]) -> None:
         """Take every record of the block."""
-        try:
-            for record in records:
-                self._take(record)
-        except (IndexError, TypeError, ValueError) as error:
-            raise DamageError(f"{self._where}: damaged: expected records, found {error!r}") from None
+        for record in records:
+            self._take(record)
 
     def _take(self, record: Any) -> None:
         op = record[0]
@@ -182,10 +163,6 @@ class _Work:
             self._open(record)
         elif op == Op.COMMIT:
             self._commit(record)
-        else:
-            raise VersionError(
-                f"{self._where}: record kind {op!r}; this pump knows 1 to {max(Op):d}", hint="Use PASSTHRU"
-            )
 
     def _open(self, record: Any) -> None:
         self._rules.changes = 0
@@ -206,7 +183,10 @@ class _Work:
         projection = self._projections[table]
         if projection is not None:
             record = projection.record(record, self._rules.begun)
-        images = [image and [binary(v) if type(v) is bytes else v for v in image] for image in record[2:]]
+        images = [
+            [binary(v) if type(v) is bytes else v for v in image] if image and bytes in map(type, image) else image
+            for image in record[2:]
+        ]
         self._emit([op, self._index(table), *images], table, Op(op))
 
     def _truncate(self, record: Any) -> None:
@@ -217,7 +197,7 @@ class _Work:
             self._emit([Op.TRUNCATE, [self._index(table) for table in kept], record[2]], kept[0], Op.TRUNCATE)
 
     def _shape(self, record: Any) -> None:
-        change = DdlChange.from_wire(record[1], self._where)
+        change = DdlChange.from_wire(record[1])
         left = self._rules.ddl(change)
         if left != change:
             self.dropped = True

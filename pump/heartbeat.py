@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from trails.heartbeat import Arrivals, Beat, Stamp
 from trails.runtime.clock import Clock
-from trails.runtime.clockdiff import ClockWatch, Difference, Nearest
+from trails.runtime.process.clockdiff import ClockWatch, Difference, Nearest
 
 LONGEST_WAY_US = 250_000
 """A WELCOME that comes later than twice this was not so long on its way."""
@@ -38,7 +38,7 @@ class PumpHeartbeats:
         return self._watch.ahead_us
 
     def greeted(self, theirs_us: int, asked_us: int) -> None:
-        """A session begins, maybe with another host than the last one; 0: this Collector does not tell its time.
+        """A session begins, maybe with another host than the last one; 0: it does not tell its time.
 
         What came later than LONGEST_WAY_US allows was not so long on its way: the Collector was mending its trail.
         """

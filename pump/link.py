@@ -1,4 +1,4 @@
-"""Getting a link: ask the Manager at RMTHOST for a Collector, connect to it; and how often to try again.
+"""Getting a link: ask the Manager at RMTHOST for a Collector, connect to it; and when to try again.
 
 Rule: the pump's loop never waits for a name server, a handshake or a Collector's recovery. A Dialler does one try on a
 thread of its own and wakes the loop by a descriptor; it is used once, and one that nobody waits for closes what it got.
@@ -15,23 +15,26 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pump.params import RemoteHost
-from trails import tls
+from pump.params import PumpParams, RemoteHost
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError, UntrustedError
-from trails.runtime.home import Home
+from trails.link import tls
+from trails.runtime.home.home import Home
+from trails.runtime.process.backoff import Backoff
 
 MAX_REPLY = 64 << 10
 PLAIN_ANSWER = b'{"ok"'
-# The Manager first ends an older Collector, then the new one recovers the trail: that may take its time.
+# The Manager first ends an older Collector, then the new one recovers the trail: that may take its time. Meanwhile it
+# sends a space each half second; one that is silent for RMTHOST's TIMEOUT is not waited for.
 ANSWER_SECONDS = 150.0
-FIRST_DELAY = 0.1
+SAME_WARNING_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LinkRequest:
     """What the Manager is asked: a Collector for `trail`, for this pump and this source trail.
 
     `tls` is the folder of the home's certificates; empty: plain TCP.
@@ -52,17 +55,15 @@ class Request:
     def line(self, verb: str) -> bytes:
         """One line of JSON."""
         asked = {
-            "trailgate": 1,
-            "verb": verb,
-            "trail": self.trail,
-            "pump": self.pump,
+            "trailgate": 1, "verb": verb, "trail": self.trail, "pump": self.pump,
             "source_trail": self.source_trail.hex(),
-        }
+        }  # fmt: skip
         return json.dumps(asked).encode() + b"\n"
 
 
-def dial(request: Request, timeout: float, answer: float = ANSWER_SECONDS) -> socket.socket:
-    """A socket connected to a Collector. Blocks up to `timeout` for each connection, `answer` for the Manager.
+def dial(request: LinkRequest, timeout: float, answer: float = ANSWER_SECONDS) -> socket.socket:
+    """A socket connected to a Collector. Blocks up to `timeout` for each connection, handshake and silence, and
+    `answer` for a Manager that gives signs of life.
 
     Raises AwayError if Manager or Collector can't be reached or can't serve now, OperatorError if a person must act.
     """
@@ -71,12 +72,12 @@ def dial(request: Request, timeout: float, answer: float = ANSWER_SECONDS) -> so
 
 
 def greet(remote: RemoteHost, home: Home, seconds: float) -> None:
-    """See that the Manager at RMTHOST answers us, certificates and access rules included. Raises as dial() does."""
+    """Ask whether the Manager at RMTHOST answers us, certificates and access rules included. Raises as dial()."""
     folder = tls.folder_of(home.root) if remote.tls else ""
-    _ask(Request(remote.host, remote.port, "", home.id, b"", folder), seconds, seconds, "PING")
+    _ask(LinkRequest(remote.host, remote.port, "", home.id, b"", folder), seconds, seconds, "PING")
 
 
-def _connect(request: Request, port: int, who: str, timeout: float) -> socket.socket:
+def _connect(request: LinkRequest, port: int, who: str, timeout: float) -> socket.socket:
     try:
         context = tls.client_context(request.tls) if request.tls else None
     except OperatorError as error:
@@ -146,17 +147,17 @@ def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None
     try:
         parse_reply(line, who)
     except OperatorError as error:
-        raise UntrustedError(error.message) from None
+        raise UntrustedError(error.message, hint=error.hint) from None
     raise ProtocolError(f"{who} answered in plain text where TLS was asked for")
 
 
-def _ask(request: Request, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
+def _ask(request: LinkRequest, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
     with _connect(request, request.port, request.manager, timeout) as sock:
         _notice_death(sock, timeout)
         try:
             sock.settimeout(timeout)
             sock.sendall(request.line(verb))
-            line = _read_line(sock, time.monotonic() + answer, request.manager)
+            line = _read_line(sock, time.monotonic() + answer, request.manager, timeout)
         except ssl.SSLError as error:
             raise tls.explain(error, request.manager, trusted=True) from None
         except OSError as error:
@@ -172,14 +173,20 @@ def _notice_death(sock: socket.socket, seconds: float) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def _read_line(sock: socket.socket, deadline: float, who: str) -> bytes:
+def _read_line(sock: socket.socket, deadline: float, who: str, silence: float = ANSWER_SECONDS) -> bytes:
+    """Up to the newline, without the spaces before it. Raises AwayError for who says nothing for `silence` seconds."""
     data = b""
     while not data.endswith(b"\n"):
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
-        more = sock.recv(4096)
+        left = deadline - time.monotonic()
+        sock.settimeout(max(0.001, min(silence, left)))
+        try:
+            more = sock.recv(4096)
+        except TimeoutError:
+            said = f"nothing for {silence:g} seconds" if silence < left else "no answer in time"
+            raise AwayError(f"{who} took the connection and said {said}") from None
         if not more:
             raise AwayError(f"{who} closed the link before it answered")
-        data += more
+        data = (data + more).lstrip(b" ")
         if len(data) > MAX_REPLY:
             raise ProtocolError(f"{who}: expected an answer of at most {MAX_REPLY} bytes")
     return data
@@ -212,7 +219,7 @@ def _reason(error: Exception) -> str:
 class Dialler:
     """One try, on a daemon thread. Select on fileno(); then result()."""
 
-    def __init__(self, request: Request, timeout: float) -> None:
+    def __init__(self, request: LinkRequest, timeout: float) -> None:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._outcome: socket.socket | Exception | None = None
@@ -241,7 +248,7 @@ class Dialler:
                 self._outcome.close()
             os.close(self._event)
 
-    def _run(self, request: Request, timeout: float) -> None:
+    def _run(self, request: LinkRequest, timeout: float) -> None:
         outcome: socket.socket | Exception
         try:
             outcome = dial(request, timeout)
@@ -255,28 +262,69 @@ class Dialler:
                 outcome.close()
 
 
-class Backoff:
-    """When to try again: after 0.1 s, then twice as long each time up to `longest`, for `limit` seconds in all."""
+class Caller:
+    """Try after try for one pump: a Dialler at a time, Backoff between two, and what went wrong as a warning."""
 
-    def __init__(self, longest: float, limit: float) -> None:
-        self._longest = longest
-        self._limit = limit
-        self._delay = FIRST_DELAY
-        self._since: float | None = None
+    def __init__(self, params: PumpParams, warn: Callable[[str], None], now: float) -> None:
+        self._remote = params.remote
+        self._warn = warn
+        self._backoff = Backoff(params.retry_seconds, params.retry_delay)
+        self._dialler: Dialler | None = None
+        self._dialled_at, self._told = 0.0, False
+        self.retry_at = now
+        self.trouble = ""
+        """The last error; empty if there was none."""
+        self._warned_at = -SAME_WARNING_SECONDS
 
-    def again(self, now: float, error: GateError) -> float:
-        """The moment of the next try. Raises AwayError when the limit is passed."""
-        if self._since is None:
-            self._since = now
-        if now - self._since >= self._limit:
+    def dial(self, request: LinkRequest, now: float) -> None:
+        """Begin a try."""
+        self._dialler = Dialler(request, self._remote.dead_seconds)
+        self._dialled_at, self._told = now, False
+
+    def fileno(self) -> int:
+        """Readable once the try has ended."""
+        assert self._dialler is not None
+        return self._dialler.fileno()
+
+    def result(self, now: float) -> socket.socket | None:
+        """The connected socket, or None while the try goes on. Raises what dial() raised."""
+        assert self._dialler is not None
+        sock = self._dialler.result()
+        if sock is None:
+            self._tell_waiting(now)
+        else:
+            self.close()
+        return sock
+
+    def _tell_waiting(self, now: float) -> None:
+        """A name server, or a Collector's recovery, may take longer than TIMEOUT: that is said once a try."""
+        waited, remote = now - self._dialled_at, self._remote
+        if waited > remote.dead_seconds and not self._told:
+            self._told = True
+            self._warn(
+                f"Still waiting after {waited:.0f} s for a Collector of the Manager at {remote.host}:{remote.port}: "
+                "the name is looked up, or the remote trail recovered. Its ggserr.log may say more."
+            )
+
+    def lost(self, error: GateError, now: float) -> None:
+        """Plan the next try, and say so once. Raises AwayError when it was tried for long enough."""
+        again = self._backoff.again(now)
+        if again is None:
             raise AwayError(
-                f"{error.message}; tried again for {self._limit:g} seconds",
+                f"{error.message}; tried again for {self._backoff.limit:g} seconds",
                 hint=error.hint or "See the Manager's ggserr.log on the remote host",
             )
-        delay, self._delay = min(self._delay, self._longest), min(self._delay * 2, self._longest)
-        return now + delay
+        self.retry_at = again
+        if error.message != self.trouble or now - self._warned_at >= SAME_WARNING_SECONDS:
+            self.trouble, self._warned_at = error.message, now
+            self._warn(f"{error}. Trying again in {self.retry_at - now:.1f} s.")
 
     def succeeded(self) -> None:
-        """The link does its work: begin anew at the next loss."""
-        self._delay = FIRST_DELAY
-        self._since = None
+        """The link does its work: a loss from now on is another one."""
+        self._backoff.succeeded()
+
+    def close(self) -> None:
+        """End the try, if there is one."""
+        if self._dialler is not None:
+            self._dialler.close()
+            self._dialler = None

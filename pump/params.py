@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
-from trails.runtime import crypting, params
-from trails.runtime.params import Keyword, ParamErrors, Pattern, Statement, Values
-from trails.runtime.reportparams import ROLLOVER, SHARED
-from trails.runtime.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
+from trails.runtime.language import accepted, acceptedoptions, crypting, params
+from trails.runtime.language.params import Keyword, ParamErrors, Pattern, Statement, Values
+from trails.runtime.language.reportparams import ROLLOVER, SHARED
+from trails.runtime.language.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
 
-DEFAULT_PORT = 7809
 DEFAULT_WINDOW_MEGABYTES = 32
 DEFAULT_DEAD_SECONDS = 10
 DEFAULT_RETRY_DELAY = 10
@@ -24,7 +23,7 @@ class RemoteHost:
     """RMTHOST: where the Manager listens that hands out Collectors."""
 
     host: str
-    port: int = DEFAULT_PORT
+    port: int
     dead_seconds: int = DEFAULT_DEAD_SECONDS
     tls: bool = True
 
@@ -87,6 +86,12 @@ def _check_order(found: Values) -> None:
         errors.append(found.statements("NOPASSTHRU")[0].wrong("expected PASSTHRU or NOPASSTHRU, found both"))
     if found.statements("RMTTRAIL")[0].line < found.statements("RMTHOST")[0].line:
         errors.append(found.statements("RMTTRAIL")[0].wrong("expected after RMTHOST, found before it"))
+    link = () if found.one("RMTHOST").tls else (*found.statements("RMTHOST"), *found.statements("RMTHOSTOPTIONS"))
+    errors += [
+        statement.wrong("expected ENCRYPT or NOTLS, found both")
+        for statement in link
+        if any(str(word).upper() == "ENCRYPT" for word in statement.words)
+    ]
     if found.has("PASSTHRU") and TableRules.of(found).has_columns:
         wrong = "COLS, COLSEXCEPT, COLGROUP and TOKENS need decoded blocks: expected no PASSTHRU, found it"
         errors.append(found.statements("PASSTHRU")[0].wrong(wrong))
@@ -113,7 +118,7 @@ def _remote(statement: Statement) -> RemoteHost:
     return RemoteHost(str(words[0]), options["MGRPORT"], options.get("TIMEOUT", DEFAULT_DEAD_SECONDS), tls)
 
 
-_LIMITS = {"MGRPORT": (1, 65_535), "TIMEOUT": (1, 3600)}
+_LIMITS = {"MGRPORT": (1, 65_535), "TIMEOUT": (1, 300)}
 
 
 def _trail(statement: Statement) -> str:
@@ -126,82 +131,62 @@ def _trail(statement: Statement) -> str:
 
 
 KEYWORDS = SHARED | params.table(
+    *accepted.PUMP,
     ROLLOVER,
     Keyword("EXTRACT", "group", "Names the group; the first parameter.", "EXTRACT PMP1", params.group, required=True),
     Keyword(
-        "RMTHOST",
-        _RMTHOST,
-        "The remote host and its Manager's port. TIMEOUT: seconds of silence after which the other side is taken "
-        "for dead; 10 if not given. It is TLS with the home's certificates (CREATE CERTIFICATES) unless NOTLS "
-        "is given, here and in the remote Manager's file: then whoever is on the way can read and change the data.",
-        "RMTHOST there, MGRPORT 7809",
-        _remote,
-        required=True,
+        "RMTHOST", _RMTHOST,
+        "The remote host and its Manager's port. TIMEOUT is the number of seconds (1 to 300) of silence after which "
+        f"the other side is taken for dead: {DEFAULT_DEAD_SECONDS} if not given. The link is TLS with the home's "
+        "certificates (CREATE CERTIFICATES). With NOTLS, here and in the remote Manager's file, it is plain: then "
+        "anybody on the way can read and change the data.",
+        "RMTHOST there, MGRPORT 7809", acceptedoptions.stripped(_remote), required=True,
     ),
     Keyword(
-        "RMTTRAIL",
-        "trail",
-        "The remote trail, as the remote home names it; it must have been added with ADD RMTTRAIL.",
-        "RMTTRAIL ./dirdat/rt",
-        _trail,
-        required=True,
+        "RMTTRAIL", "trail",
+        "The remote trail, as the remote home names it. ADD RMTTRAIL must have added it.",
+        "RMTTRAIL ./dirdat/rt", acceptedoptions.stripped(_trail), required=True,
     ),
     crypting.keyword(
-        "Have the remote trail's files encrypted there; blocks travel inside TLS, without this encryption"
+        "Have the remote trail's files encrypted there. Blocks travel inside TLS, without this encryption."
     ),
     crypting.only_encrypted(),
     Keyword(
-        "PASSTHRU",
-        "",
-        "Send blocks as they stand, undecoded: the default unless TABLE or TABLEEXCLUDE leave a table out. STATS then "
-        "counts all tables together.",
-        "PASSTHRU",
-        params.nothing,
+        "PASSTHRU", "",
+        "Send blocks as they stand, without decoding them. This is the default unless TABLE or TABLEEXCLUDE leave a "
+        "table out. STATS then counts all tables together.",
+        "PASSTHRU", params.nothing,
     ),
     Keyword(
-        "NOPASSTHRU",
-        "",
+        "NOPASSTHRU", "",
         "Decode every block, even if all tables pass, and count by table.",
-        "NOPASSTHRU",
-        params.nothing,
+        "NOPASSTHRU", params.nothing,
     ),
     Keyword(
-        "TABLE",
-        SHAPE,
-        f"Send these tables only; * and ? match. Without TABLE every table is sent. {COLUMN_HELP}",
-        "TABLE sales.*, COLSEXCEPT (secret);",
-        clauses,
-        repeatable=True,
+        "TABLE", SHAPE,
+        f"Send only these tables; * and ? are wildcards. Without TABLE every table is sent. {COLUMN_HELP}",
+        "TABLE sales.*, COLSEXCEPT (secret);", acceptedoptions.stripped(clauses), repeatable=True,
     ),
     Keyword(
-        "TABLEEXCLUDE",
-        "schema.table [, schema.table ...];",
+        "TABLEEXCLUDE", "schema.table [, schema.table ...][;]",
         "Don't send these tables, even where TABLE names them.",
-        "TABLEEXCLUDE sales.audit;",
-        patterns,
-        repeatable=True,
+        "TABLEEXCLUDE sales.audit;", patterns, repeatable=True,
     ),
     Keyword(
-        "WINDOW",
-        "megabytes",
-        "Bytes sent and not yet acknowledged as synced, at most; 32 if not given. A far link needs its rate times "
-        "its round trip.",
-        "WINDOW 32",
-        params.number(1, 1024),
+        "WINDOW", "megabytes",
+        "The most megabytes that are sent and not yet acknowledged as synced; "
+        f"{DEFAULT_WINDOW_MEGABYTES} if not given. A link to a far host needs its rate times its round trip.",
+        "WINDOW 32", params.number(1, 1024),
     ),
     Keyword(
-        "RETRYDELAY",
-        "seconds",
-        "The longest pause between two tries to get a lost link back; the first is 0.1 s, each next twice as long. "
-        "10 if not given.",
-        "RETRYDELAY 10",
-        params.number(1, 3600),
+        "RETRYDELAY", "seconds",
+        f"The longest pause between two tries to get a lost link back; {DEFAULT_RETRY_DELAY} if not given. The first "
+        "pause is 0.1 s, and each next one is twice as long.",
+        "RETRYDELAY 10", params.number(1, 3600),
     ),
     Keyword(
-        "RETRYSECS",
-        "seconds",
+        "RETRYSECS", "seconds",
         "How long to try to get a lost link back before the pump ends with exit code 3; a day if not given.",
-        "RETRYSECS 3600",
-        params.number(0, 1_000_000),
+        "RETRYSECS 3600", params.number(0, 1_000_000),
     ),
-)
+)  # fmt: skip

@@ -11,16 +11,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from trails.channel import Channel, Traffic
-from trails.format import BlockHeader
+from pump.window import Window
+from trails.link.channel import Channel, Traffic
 from trails.runtime.clock import Clock
 
 
 class LinkStats:
-    """One pump's figures, over all its sessions."""
+    """One pump's figures, over all its sessions. The window counts the blocks."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, window: Window) -> None:
         self._clock = clock
+        self._window = window
         self._channel: Channel | None = None
         self._past = Traffic()  # of sessions that are over
         self.reset()
@@ -28,9 +29,8 @@ class LinkStats:
     def reset(self) -> dict[str, Any]:
         """Begin anew."""
         self.since_us, self._since = self._clock.now_us(), self._clock.monotonic()
-        self._before = self._traffic()
-        self._blocks = self._raw = self._stored = self._acknowledged = self._sessions = 0
-        self._ack_seconds = self._full_seconds = 0.0
+        self._before, self._blocks_before = self._traffic(), self._blocks()
+        self._sessions, self._full_seconds = 0, 0.0
         self._full_since: float | None = None
         return {}
 
@@ -48,16 +48,13 @@ class LinkStats:
         now = self._channel.traffic if self._channel is not None else Traffic()
         return self._past.plus(now)
 
-    def sent(self, header: BlockHeader) -> None:
-        """A block was handed to the link."""
-        self._blocks += 1
-        self._raw += header.raw_len
-        self._stored += header.payload_len
-
-    def acknowledged(self, seconds: float) -> None:
-        """A block is synced, so long after it was handed to the link."""
-        self._acknowledged += 1
-        self._ack_seconds += seconds
+    def _blocks(self) -> dict[str, int]:
+        """Of the process's life."""
+        done = self._window
+        return {
+            "blocks": done.sent, "raw_bytes": done.sent_raw, "stored_bytes": done.sent_stored,
+            "acknowledged": done.acknowledged, "ack_wait_us": int(done.ack_seconds * 1e6),
+        }  # fmt: skip
 
     def room(self, *, free: bool) -> None:
         """Whether another block may go out now."""
@@ -78,7 +75,6 @@ class LinkStats:
             "since_us": self.since_us, "elapsed_us": int((now - self._since) * 1e6), "sessions": self._sessions,
             "local": local, "remote": remote, "tls": secure, "unsent": channel.unsent if channel is not None else 0,
             **asdict(self._traffic().minus(self._before)),
-            "blocks": self._blocks, "raw_bytes": self._raw, "stored_bytes": self._stored,
-            "acknowledged": self._acknowledged, "ack_wait_us": int(self._ack_seconds * 1e6),
+            **{name: number - self._blocks_before[name] for name, number in self._blocks().items()},
             "send_wait_us": int(full * 1e6),
         }  # fmt: skip

@@ -8,46 +8,52 @@ from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
-from replicat.heartbeat import End, ReplicatHeartbeats
+from replicat.apply.discard import Discards, needs_file
+from replicat.apply.discardfile import DiscardFile
+from replicat.batches.scratch import Scratch
 from replicat.params import ReplicatParams, exact_table
-from replicat.refused.discard import Discards, needs_file
-from replicat.refused.discardfile import DiscardFile
-from replicat.scratch import Scratch
-from replicat.target import Target
+from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
+from replicat.settings import End
+from replicat.targets.contract import Target, TargetSettings
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
+from trails.format import SNAPSHOT
+from trails.fs import Fs
 from trails.position import TrailName
-from trails.reader import is_encrypted
-from trails.runtime import clockdiff
-from trails.runtime import globals as globals_file
-from trails.runtime.checking import report_and_stop
-from trails.runtime.heartbeattable import HeartbeatTable
-from trails.runtime.process import Context, Process, main
-from trails.runtime.registration import Registration
-from trails.runtime.report import RESOLVED, Log
+from trails.reader import is_encrypted, last_header
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.process import clockdiff
+from trails.runtime.process.checking import report_and_stop
+from trails.runtime.process.process import Context, Process, main
+from trails.runtime.report.report import RESOLVED, Log
 
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
+LEFT_OUT = "TG-01811"
 
 
 def build(context: Context) -> Process:
     """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
-    from replicat.engine import SparkEngine, SparkSettings
-    from replicat.replicat import Replicat
-    from replicat.targets import about
+    from replicat.batches.engine import JOBS, SparkEngine, SparkSettings
+    from replicat.load.rounds import LoadSettings
+    from replicat.run.replicat import Replicat
 
     params = ReplicatParams.from_statements(context.statements, context.parameter_file).resolved(context.home)
     registration = context.registration
     assert registration is not None
     if params.check_only:
-        from replicat.checking import check
+        from replicat.run.checking import check
 
         return report_and_stop(context, check(params, registration, context.home, context.fs))
     trail = replace(TrailName.parse(registration.trail, context.home.root), sealed=params.decrypt)
+    if registration.is_task:
+        params = of_task(params, context.fs, trail, registration.trail)
     encrypted = is_encrypted(context.fs, trail)
     target = _target(context, params)
     target.connect()
-    context.report.lines(about(target, params.target_url))
+    context.report.lines(_about(target))
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
     settings = SparkSettings(
         name=f"trailgate {context.group}",
@@ -57,6 +63,7 @@ def build(context: Context) -> Process:
         megabytes=params.spark_megabytes,
         options=params.spark_options,
         encrypted=encrypted,
+        jobs=max(JOBS, params.load_tasks),
     )
     discards = _discards(context, params)
     engine = SparkEngine(settings, scratch.release)
@@ -71,10 +78,20 @@ def build(context: Context) -> Process:
             engine=engine,
             spill=settings.scratch if settings.local and (scratch.in_memory or not encrypted) else "",
             note=notes(context.log),
+            warn=lambda text: context.log.warning(LEFT_OUT, text),
             tell=lambda text: context.log.detail(RESOLVED, text),
             seen=_seen(context, registration),
             discards=discards,
             heartbeats=_heartbeats(context, params, target),
+            load=LoadSettings(
+                url=params.source_url,
+                target=_target_settings(context, params),
+                table=_checkpoint_table(context, params),
+                tasks=params.load_tasks,
+                rows=params.load_chunk,
+                rate=params.load_rate,
+                folder=settings.scratch if scratch.in_memory or not encrypted else "",
+            ),
         )
         if not process.finished():
             engine.start()  # it takes seconds: not for what is found to be wrong, or done, without it
@@ -83,6 +100,21 @@ def build(context: Context) -> Process:
         target.close()
         engine.close()
         raise
+
+
+def of_task(params: ReplicatParams, fs: Fs, file: TrailName, text: str) -> ReplicatParams:
+    """The parameters with which a file of SOURCEISTABLE is applied to its end. Raises OperatorError for any other."""
+    if params.end is not None and params.end != End():
+        raise OperatorError("a task applies its whole file", hint="Remove END, or write END RUNTIME")
+    header = last_header(fs, file)
+    if header is None:
+        raise OperatorError(f"EXTFILE {text}: {file.path(0)} is not there", hint="START its Extract, or copy it here")
+    if SNAPSHOT not in header.source:
+        raise OperatorError(
+            f"EXTFILE {text}: expected a file of SOURCEISTABLE, found the trail of group {header.group}",
+            hint="ADD REPLICAT ..., EXTTRAIL reads a trail",
+        )
+    return replace(params, end=End(whole=True))
 
 
 def notes(log: Log) -> Callable[[str], None]:
@@ -108,7 +140,7 @@ def _heartbeats(context: Context, params: ReplicatParams, target: Target) -> Rep
     database = os.path.basename(unquote(urlsplit(params.target_url).path))
     made = ReplicatHeartbeats(
         HeartbeatTable.of(found),
-        End(context.group, registration.group_key, database),
+        HeartbeatEnd(context.group, registration.group_key, database),
         target,
         context.clock,
         found.one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS),
@@ -138,9 +170,35 @@ def _discards(context: Context, params: ReplicatParams) -> Discards:
     )
 
 
-def _target(context: Context, params: ReplicatParams) -> Target:
-    from replicat.targets import TargetSettings, open_target
+def _about(target: Target) -> list[str]:
+    """For the report: the target's version and character set."""
+    version, characters = target.read(target.kind.about)[0]
+    return ["Database Version:", f"{version}", "", "Database Language and Character Set:", f"{characters}", ""]
 
+
+def _target(context: Context, params: ReplicatParams) -> Target:
+    from replicat.targets.kinds import open_target
+
+    return open_target(_target_settings(context, params))
+
+
+def _target_settings(context: Context, params: ReplicatParams) -> TargetSettings:
+    registration = context.registration
+    assert registration is not None
+    return TargetSettings(
+        url=params.target_url,
+        checkpoint_table=_checkpoint_table(context, params),
+        group=context.group,
+        group_key=registration.group_key,
+        home=context.home.root,
+        commit_wait=params.commit_wait,
+        suppress_triggers=params.db_options.suppress_triggers,
+        defer_constraints=params.db_options.defer_ref_const,
+        follow_sequences=params.db_options.follow_sequences,
+    )
+
+
+def _checkpoint_table(context: Context, params: ReplicatParams) -> tuple[str, str]:
     registration = context.registration
     assert registration is not None
     table = params.checkpoint_table
@@ -151,19 +209,7 @@ def _target(context: Context, params: ReplicatParams) -> Target:
             f"no checkpoint table for {context.group}: without one a crash could apply changes twice",
             hint="ADD CHECKPOINTTABLE schema.table, then name it by CHECKPOINTTABLE in the parameter file",
         )
-    return open_target(
-        TargetSettings(
-            url=params.target_url,
-            checkpoint_table=table,
-            group=context.group,
-            group_key=registration.group_key,
-            home=context.home.root,
-            commit_wait=params.commit_wait,
-            suppress_triggers=params.db_options.suppress_triggers,
-            defer_constraints=params.db_options.defer_ref_const,
-            follow_sequences=params.db_options.follow_sequences,
-        )
-    )
+    return table
 
 
 if __name__ == "__main__":

@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlsplit
 
-from replicat.mapping.options import TOGGLES
-from trails.runtime import params
-from trails.runtime.params import Pattern, Statement
+from replicat.maps.options import TOGGLES
+from replicat.targets import kinds
+from trails.runtime.language import params
+from trails.runtime.language.params import Pattern, Statement
 
-SQLITE = "sqlite:///"
-SQLITE_SCHEMA = "main"
 MOST_BATCH_SECONDS = 600
 DB_OPTIONS = ("SUPPRESSTRIGGERS", "NOSUPPRESSTRIGGERS", "DEFERREFCONST", "FOLLOWSEQUENCES")
-_URLS = "postgresql://user@host:port/database, mysql://user@host:port/database or sqlite:///file"
 _CSN = re.compile(r"[0-9A-Za-z/:.-]+")
 
 
@@ -33,39 +30,31 @@ class DbOptions:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """END: the last transaction is that of this CSN, or committed at this time; with neither, at that of the start."""
+    """END: the last transaction is that of this CSN, or committed at this time; with neither, at that of the start.
+
+    `whole`: all that is there, whatever its time; for a task.
+    """
 
     csn: str = ""
     time_us: int | None = None
+    whole: bool = False
 
 
 def url(statement: Statement) -> str:
     """TARGETDB: a URL of a kind that there is a target for."""
     url = params.text(statement)
-    scheme, sign, rest = url.partition("://")
-    if url.startswith(SQLITE):
-        if not rest.strip("/") or rest.endswith("/"):
-            raise statement.wrong(f"expected {SQLITE}path of a file, found none")
-    elif scheme == "mysql":
-        _check_mysql(statement, url)
-    elif scheme not in ("postgresql", "postgres") or not sign:
-        shown = repr(scheme[:20]) if sign else "none"
-        raise statement.wrong(f"expected {_URLS}; found a URL of kind {shown}")
+    if fault := kinds.url_fault(url):
+        raise statement.wrong(fault)
     return url
 
 
-def _check_mysql(statement: Statement, url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise statement.wrong("expected mysql://user@host:port/database, found a URL that can't be read") from None
-    if not parts.path.strip("/") or "/" in parts.path.strip("/"):
-        raise statement.wrong("expected one database behind the host, as in mysql://user@host:port/database")
-    if not parts.hostname and "unix_socket=" not in parts.query:
-        raise statement.wrong("expected a host, or mysql:///database?unix_socket=/path")
-    if port == 0:
-        raise statement.wrong("expected a port from 1 to 65535, found 0")
+def source_url(statement: Statement) -> str:
+    """SOURCEDB: a URL of a kind that there is a source for."""
+    url = params.text(statement)
+    scheme, sign, _ = url.partition("://")
+    if not sign or scheme not in kinds.KINDS:
+        raise statement.error(f"a URL such as {kinds.URLS.url('db.example:5432/shop')}", f"{scheme[:20]}:...")
+    return url
 
 
 def excludes(statement: Statement) -> tuple[Pattern, ...]:
@@ -120,10 +109,18 @@ def end(statement: Statement) -> End:
     return End(time_us=int(moment.timestamp() * 1_000_000))
 
 
+def holes(statement: Statement) -> bool:
+    """HOLES: whether they are passed."""
+    item = params.word(statement).upper()
+    if item not in ("ABEND", "REPORT"):
+        raise statement.error("ABEND or REPORT")
+    return item == "REPORT"
+
+
 def db_option(statement: Statement) -> tuple[str, ...]:
     """DBOPTIONS: the names of options."""
     words = [word for item in statement.words for word in (item if isinstance(item, params.Group) else (item,))]
-    if not words:
+    if not words and not statement.text:
         raise statement.error(" | ".join(DB_OPTIONS))
     for word in words:
         if not isinstance(word, str) or word.upper() not in DB_OPTIONS:

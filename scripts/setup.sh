@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv with the pinned dependencies and sees to a Java runtime, and for tests to MariaDB and PostgreSQL servers and
-# a Chromium.
+# Makes .venv with the pinned dependencies and sees to a Java runtime, and for tests to MariaDB, MySQL and PostgreSQL
+# servers and a Chromium.
 # Every make target calls it first; when nothing changed since the last time it only compares two hashes.
 # Exit codes: 0 ready, 2 somebody must mend what the last line names.
 set -eu
@@ -11,7 +11,7 @@ stamp=$venv/.setup-stamp
 log=$venv/setup.log
 
 fingerprint() {
-    { pwd; cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum
+    { pwd; cat pyproject.toml requirements.lock scripts/setup.sh; } | cksum
 }
 
 java_command() {
@@ -90,17 +90,24 @@ if [ ! -x $venv/bin/python ]; then
 fi
 
 pip_install() {
-    $venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt "$@" </dev/null >>$log 2>&1 || {
+    $venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps "$@" </dev/null >>$log 2>&1 || {
         tail -n 15 $log >&2
         fail "pip could not install the dependencies (whole log: $log): check the network and the package index, then run this again"
     }
 }
 
 : > $log
-say "installing the dependencies (constraints.txt); the first time takes a minute or two"
-# Build tools first and no build isolation, so that they too come from constraints.txt.
-pip_install setuptools wheel
-pip_install --no-build-isolation -e '.[dev]'
+say "installing the dependencies (requirements.lock); the first time takes a minute or two"
+# Build tools first and no build isolation, so that they too are the locked ones. Every file's hash must be in the lock;
+# nothing is looked for beside it, so what a Python version needs more is told by pip check.
+awk '/^[^ #]/ { tool = /^(setuptools|wheel)==/ } tool' requirements.lock >$venv/build.lock
+pip_install --require-hashes -r $venv/build.lock
+pip_install --require-hashes --no-build-isolation -r requirements.lock
+pip_install --no-build-isolation -e .
+$venv/bin/python -m pip check --disable-pip-version-check >>$log 2>&1 || {
+    tail -n 5 $log >&2
+    fail "requirements.lock lacks something for $($venv/bin/python --version) (lines above): add it to constraints.txt, then make locked"
+}
 
 # --- Java, for Spark ------------------------------------------------------------------------------------------------
 
@@ -155,6 +162,15 @@ if ! maria_found; then
         say "********************************************************************************************"
     }
 fi
+
+# --- MySQL, for tests of that target and source: a Maven artifact, by the resolver that Spark brings ------------------------
+
+mysql_said=$($venv/bin/python -m demo.mysql 2>&1 >>$log) || {
+    say "********************************************************************************************"
+    say "* NO MYSQL: all tests of MySQL proper (not those of MariaDB) will be SKIPPED. Everything else works."
+    say "* $mysql_said"
+    say "********************************************************************************************"
+}
 
 # --- Debian's PostgreSQL, for tests of extensions, xml and ICU, which the server of the wheel lacks --------------------
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 import uuid
@@ -17,10 +19,13 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from demo.embedded import BASE_PREFIX, processes_in
+from demo.embedded import BASE_PREFIX, BASES, ServerError, processes_in
 from demo.mariadb import MariaServer
+from demo.mysql import MysqlServer
+from demo.mysqld import Mysqld
 from demo.servers import PostgresServer
-from replicat.scratch import sweep
+from replicat.batches.scratch import sweep
+from tests.support.mysql_place import Place, made
 from tests.support.spark_archive import share_classes
 
 TESTS = Path(__file__).parent
@@ -28,26 +33,62 @@ OFFLINE = tuple(TESTS / name for name in ("unit", "property", "fault", "compat")
 MARKER = "TRAILGATE_TEST_RUN"
 _numbers = itertools.count(1)
 
-# How long an example, or making it, takes says nothing on a loaded machine.
-settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("untimed")
+# Tests start hundreds of processes: they load bytecode, also where the machine is told to keep none. To compile this
+# project anew takes each of them as long as all else that it does at its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# Servers and homes of pipelines are in memory where there is enough of it. They sync as ever, and tests kill processes,
+# not the machine: a new database takes a tenth of the time.
+_MEMORY, _ENOUGH = "/dev/shm", 4 << 30
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _ENOUGH:
+    os.environ.setdefault(BASES, _MEMORY)
+
+# How long an example, or making it, takes says nothing on a loaded machine. And no change is to fail by what was drawn
+# for the first time: who looks for new examples says --hypothesis-profile=drawn.
+_UNTIMED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("drawn", deadline=None, suppress_health_check=_UNTIMED)
+settings.register_profile("same", settings.get_profile("drawn"), derandomize=True)
+settings.load_profile("same")
 
 
 # --- the order --------------------------------------------------------------------------------------------------------
 
-LONGEST_FIRST = ("pipeline-kill", "spark", "pipeline-bad", "pipeline-demo", "pipeline-hosts", "pipeline-secrets", "web")
+LONGEST_FIRST = (
+    "pipeline-kill", "spark", "pipeline-recovery", "readme", "pipeline-bad", "pipeline-demo", "own-database",
+    "test_types_conformance", "test_mysql_source", "test_source_outages", "test_target_mysql", "pipeline-topologies",
+    "test_source_read", "test_target_row", "test_link_refusals", "test_link_crashes", "pipeline-binlog",
+    "test_compact_replay", "test_mysql_source_checks", "test_mysql_values", "pipeline-secrets", "pipeline-hosts",
+    "test_source_rows", "test_source_places", "test_manager_database", "pipeline-layouts", "test_any_bytes",
+    "test_target_values", "test_manager_processes", "test_replicat_errors", "test_mysql_source_lasting",
+    "test_extract_postgres", "web",
+)  # fmt: skip
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups that one process must run from end to end come first, so that none is left over at the end."""
+    """A file is a group, so that what its tests share is made once; what takes longest comes first, so that none of
+    it is left over at the end.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=_group_rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A group that is not held together makes its servers and pipelines once in each process: nobody would notice."""
+    if session.config.getoption("loadgroup", None) is not True:
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+            raise pytest.UsageError(f"pytest-xdist ignores the groups of tests with pytest {pytest.__version__}")
 
 
 def _group_rank(item: pytest.Item) -> int:
     marker = item.get_closest_marker("xdist_group")
-    group = marker.args[0] if marker else ""
+    assert marker is not None
+    group = marker.args[0]
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
@@ -91,7 +132,7 @@ def _leftovers(run: str) -> list[int]:
     needle = f"{MARKER}={run}".encode()
     pids = {int(entry.name) for entry in Path("/proc").glob("[0-9]*")} - {os.getpid()}
     marked = {pid for pid in pids if needle in _environment(pid)}
-    for base in {Path(tempfile.gettempdir()), Path("/tmp")}:
+    for base in {Path(tempfile.gettempdir()), Path("/tmp"), Path(_MEMORY)}:
         for directory in base.glob(f"{BASE_PREFIX}{os.getpid()}-*"):
             marked.update(processes_in(directory))
     return sorted(pid for pid in marked if _command(pid) and not _is_own_spark(pid))
@@ -167,18 +208,35 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 # --- real servers ---------------------------------------------------------------------------------------------------
 
 
+_LITTLE_LOG = {"max_wal_size": "256MB"}  # it may be in memory
+
+
 @pytest.fixture(scope="session")
 def postgres16() -> Iterator[PostgresServer]:
     """A PostgreSQL 16 for all tests of this worker."""
-    with PostgresServer(version=16, tcp=True) as server:
+    with PostgresServer(version=16, options=_LITTLE_LOG, tcp=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres18() -> Iterator[PostgresServer]:
     """A PostgreSQL 18 for all tests of this worker."""
-    with PostgresServer(version=18, tcp=True) as server:
+    with PostgresServer(version=18, options=_LITTLE_LOG, tcp=True) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_plain() -> Iterator[PostgresServer]:
+    """A PostgreSQL without logical decoding, for all tests of this worker."""
+    options = {"wal_level": "replica", "max_replication_slots": 0, "max_wal_senders": 0}
+    with PostgresServer(version=16, tcp=True, options=options) as server:
+        yield server
+
+
+@pytest.fixture
+def plain_db(postgres_plain: PostgresServer) -> Iterator[str]:
+    """The URL of a new empty database without logical decoding, dropped after the test."""
+    yield from _own_database(postgres_plain, "plain")
 
 
 @pytest.fixture(scope="session")
@@ -225,25 +283,83 @@ def target_db(pg_target: PostgresServer) -> Iterator[str]:
     yield from _own_database(pg_target, "target")
 
 
+# They do not wait for the disk: tests kill the server, not the machine.
+_KILLED_ONLY: dict[str, object] = {"innodb-flush-method": "nosync"}
+
+
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaServer]:
-    """A MariaDB for all tests of this worker; where none is installed they fail with one line that says what to do.
+    """A MariaDB for all tests of this worker; where none is installed they fail with one line that says what to do."""
+    with MariaServer(options=_KILLED_ONLY) as server:
+        yield server
 
-    It does not wait for the disk: tests kill the server, not the machine.
-    """
-    with MariaServer(options={"innodb-flush-method": "nosync"}) as server:
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MysqlServer]:
+    """A MySQL for all tests of this worker; where none can be had they are skipped, and the end of the run says so."""
+    yield from _mysql(_KILLED_ONLY)
+
+
+@pytest.fixture(scope="session")
+def mariadb_source() -> Iterator[MariaServer]:
+    """A MariaDB with a binary log, for all tests of this worker."""
+    with MariaServer(options=MariaServer.BINLOG | _KILLED_ONLY) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_source() -> Iterator[MysqlServer]:
+    """A MySQL with a binary log, for all tests of this worker; skipped as `mysql` is."""
+    yield from _mysql(MysqlServer.BINLOG | _KILLED_ONLY)
+
+
+@pytest.fixture(scope="session", params=[MariaServer, MysqlServer], ids=["mariadb", "mysql"])
+def own_mysql(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A MariaDB or MySQL with a binary log whose settings a test may change; its next one sets them right again."""
+    with made(request.param) as found:
+        yield found
+
+
+def _mysql(options: dict[str, object]) -> Iterator[MysqlServer]:
+    try:
+        MysqlServer.find_server()
+    except ServerError as error:
+        pytest.skip(f"NO MYSQL: {error}")
+    with MysqlServer(options=options) as server:
         yield server
 
 
 @pytest.fixture
 def maria_db(mariadb: MariaServer) -> Iterator[str]:
     """The name of a new empty MariaDB database, dropped after the test."""
-    mariadb.start()  # a test may have killed it
+    yield from _own_schema(mariadb)
+
+
+@pytest.fixture
+def mysql_db(mysql: MysqlServer) -> Iterator[str]:
+    """The name of a new empty MySQL database, dropped after the test."""
+    yield from _own_schema(mysql)
+
+
+@pytest.fixture
+def mariadb_source_db(mariadb_source: MariaServer) -> Iterator[str]:
+    """The name of a new empty database of the MariaDB with a binary log."""
+    yield from _own_schema(mariadb_source)
+
+
+@pytest.fixture
+def mysql_source_db(mysql_source: MysqlServer) -> Iterator[str]:
+    """The name of a new empty database of the MySQL with a binary log."""
+    yield from _own_schema(mysql_source)
+
+
+def _own_schema(server: Mysqld) -> Iterator[str]:
+    server.start()  # a test may have killed it
     name = f"target{next(_numbers)}"
-    mariadb.sql(f"CREATE DATABASE {name}")
+    server.sql(f"CREATE DATABASE {name}")
     yield name
-    mariadb.start()
-    mariadb.sql(f"DROP DATABASE {name}")
+    server.start()
+    server.sql(f"DROP DATABASE {name}")
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
@@ -252,7 +368,7 @@ def maria_db(mariadb: MariaServer) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One engine for the session, for tests of xdist group "spark": a start takes seconds, and a process has one."""
-    from replicat.engine import SparkEngine, SparkSettings
+    from replicat.batches.engine import SparkEngine, SparkSettings
 
     folder = tmp_path_factory.mktemp("engine")
     made = SparkEngine(SparkSettings("test", str(folder / "scratch"), str(folder / "spark.log")))

@@ -20,16 +20,21 @@ from typing import Any
 
 import msgpack
 
-from trails.errors import DamageError, VersionError
-from trails.fs import Fs, read_bytes, replace_durably
+from trails.errors import OF_ITS_RELEASE, DamageError, DiskFullError, VersionError
+from trails.fs import Fs, overwrite, read_bytes, replace_durably
 
 MAGIC = b"TRLGCKP\n"
 VERSION = 1
 HISTORY = 10
 RUNS = 50
+PAGE = 4096
 
 _FIXED = struct.Struct(">8sHHI")
 _CRC = struct.Struct(">I")
+
+
+CSN = "CSN"
+"""What a commit sequence number is called where the source has no word of its own for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,15 @@ class Place:
 class ReadCheckpoint:
     """Where a group reads.
 
-    Startup: where this run began; recovery: the oldest place still needed; current: last read.
+    Startup: where this run began; recovery: the oldest place still needed; current: last read. `csn_label`: what the
+    source calls its CSN.
     """
 
     source: str
     startup: Place
     current: Place
     recovery: Place | None = None
+    csn_label: str = CSN
 
     @property
     def needed(self) -> Place:
@@ -116,14 +123,30 @@ def load(fs: Fs, path: str) -> list[Checkpoint]:
 def save(fs: Fs, path: str, checkpoint: Checkpoint) -> None:
     """Put `checkpoint` before the saves at `path`, durably.
 
-    A damaged file is replaced: its history is lost, nothing else.
+    A damaged file is replaced: its history is lost, nothing else. On a full disk the old file is overwritten by as
+    much as it has room for, which takes no space: by reading on, and saying so here, others can make some. A crash in
+    there leaves a damaged file. Raises DiskFullError where not even that can be done.
     """
     try:
         history = load(fs, path)
     except (DamageError, VersionError):
         history = []
     past = [run for run in runs(history) if run.started_us != checkpoint.started_us]
-    replace_durably(fs, path, make([_with_runs(checkpoint, past), *map(_without_runs, history)][:HISTORY]))
+    saves = [_with_runs(checkpoint, past), *map(_without_runs, history)][:HISTORY]
+    try:
+        replace_durably(fs, path, make(saves))
+    except DiskFullError:
+        room = -(-len(read_bytes(fs, path)) // PAGE) * PAGE if fs.exists(path) else 0
+        fits = [data for kept in range(len(saves), 0, -1) if len(data := make(saves[:kept])) <= room]
+        if not fits:
+            raise
+        overwrite(fs, path, fits[0])
+
+
+def reserve(fs: Fs, path: str) -> None:
+    """Make a file without a save, unless there is one: where the disk is full later, the first save has its room."""
+    if not fs.exists(path):
+        replace_durably(fs, path, make([]))
 
 
 _RUNS = "runs"
@@ -186,7 +209,9 @@ def parse(data: bytes, where: str) -> list[Checkpoint]:
     if magic != MAGIC:
         raise _damage(where, f"magic {MAGIC!r}", repr(magic))
     if version != VERSION:
-        raise VersionError(f"{where}: checkpoint format version {version}; this program reads version {VERSION}")
+        raise VersionError(
+            f"{where}: checkpoint format version {version}; this program reads version {VERSION}", hint=OF_ITS_RELEASE
+        )
     (crc,) = _CRC.unpack_from(data, _FIXED.size)
     body = data[head:]
     if len(body) != length:
@@ -204,7 +229,7 @@ def _to_wire(c: Checkpoint) -> dict[str, Any]:
     return {
         "group": c.group,
         "kind": c.kind,
-        "reads": [[r.source, *(_place(p) for p in (r.startup, r.current, r.recovery))] for r in c.reads],
+        "reads": [[r.source, *(_place(p) for p in (r.startup, r.current, r.recovery)), r.csn_label] for r in c.reads],
         "writes": [[w.seqno, w.rba, w.time_us, w.trail, w.type] for w in c.writes],
         "started": c.started_us,
         "saved": c.saved_us,
@@ -217,8 +242,9 @@ def _to_wire(c: Checkpoint) -> dict[str, Any]:
 
 def _from_wire(wire: dict[str, Any]) -> Checkpoint:
     reads = []
-    for source, startup, current, recovery in wire["reads"]:
-        reads.append(ReadCheckpoint(source, Place(*startup), Place(*current), Place(*recovery) if recovery else None))
+    for source, startup, current, recovery, *label in wire["reads"]:
+        needed = Place(*recovery) if recovery else None
+        reads.append(ReadCheckpoint(source, Place(*startup), Place(*current), needed, *label))
     return Checkpoint(
         wire["group"], wire["kind"], tuple(reads), tuple(WriteCheckpoint(*w) for w in wire["writes"]),
         wire["started"], wire["saved"], wire["stop"], wire["by"], wire["lag"], dict(wire["extra"]),

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from trails.ddl import DDL_FILLED, DDL_USING, DdlChange, TableShape
 from trails.errors import OperatorError
-from trails.record import MISSING, Column, Image, Op, Record, TableDef, Value
+from trails.record import MISSING, Column, Image, Op, Record, TableDef, Value, time_of
 
 TOKEN: Final = "token"
 """The logical type of a token's column."""
@@ -35,7 +34,6 @@ FACTS: Final[dict[str, tuple[str, ...]]] = {
 Environment = Callable[[str, str], str | None]
 """(group, name) of a GGENVIRONMENT or OSVARIABLE fact -> its value; it never changes in a process's life."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN = 60
 
 
@@ -71,7 +69,8 @@ class Token:
 class ColumnRule:
     """The options of one TABLE clause. `where` is its file:line; `strict`: it names its table without a wildcard.
 
-    `befores`: its changes carry their whole old rows (GETUPDATEBEFORES); that is the source's affair, and no column's.
+    `befores`: its changes carry their whole old rows (GETUPDATEBEFORES); `anys`: columns whose values carry their own
+    type (ANY). Both are the source's affair: here they change nothing.
     """
 
     only: tuple[ColumnName, ...] = ()
@@ -79,6 +78,7 @@ class ColumnRule:
     groups: tuple[tuple[ColumnName, ...], ...] = ()
     tokens: tuple[Token, ...] = ()
     befores: bool = False
+    anys: tuple[ColumnName, ...] = ()
     strict: bool = field(default=True, compare=False)
     where: str = field(default="", compare=False)
 
@@ -152,9 +152,9 @@ class Projection:
         table = self._source
         key = ", ".join(f"{table.columns[i].name}={_shown(after[i])}" for i in table.key) or "(no key)"
         return OperatorError(
-            f"table {table.full_name}, row {key}, CSN {begin[1]}: an update without column "
-            f"{table.columns[column].name}, which is of a COLGROUP, and the old row does not have it either",
-            hint=f"ADD TRANDATA {table.full_name} at the source, so that updates carry it. It counts for later changes",
+            f"table {table.full_name}, row {key}, CSN {begin[1]}: an update lacks column "
+            f"{table.columns[column].name} of a COLGROUP, and so does its old row",
+            hint=f"ADD TRANDATA {table.full_name} at the source has later updates carry it",
         )
 
 
@@ -258,8 +258,8 @@ class _Chooser:
             if not at and self._rule.strict and not self._forgiving:
                 raise self._wrong(
                     f"{option}: the table has no column {name}; its columns are {', '.join(self._names)}",
-                    "Mend the clause. Where rows of both an older and a newer shape are on their way, write the table "
-                    "with a wildcard (sales.order?): columns that a shape lacks are passed over then",
+                    "Mend the clause. If rows of an older shape are on their way, write the table with a wildcard "
+                    "(sales.order?), which passes over missing columns",
                 )
             found.update(self._plain[i] for i in at)
         return found
@@ -307,7 +307,7 @@ def _value(token: Token, table: TableDef, environment: Environment) -> Callable[
 
 def _stamp(time_us: int) -> str:
     """A commit time as GoldenGate writes it, in UTC."""
-    return f"{_EPOCH + timedelta(microseconds=time_us):%Y-%m-%d %H:%M:%S.%f}"
+    return f"{time_of(time_us):%Y-%m-%d %H:%M:%S.%f}"
 
 
 def _shown(value: Any) -> str:
@@ -317,3 +317,15 @@ def _shown(value: Any) -> str:
         return f"0x{data[:_SHOWN].hex()}"
     text = str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value)
     return text[:_SHOWN]
+
+
+class Project(Protocol):
+    """What of a `tableparams.Projector` is used here: the TABLE options that leave columns out or add tokens."""
+
+    def __call__(self, table: TableDef) -> Projection | None:
+        """What becomes of a table's rows; None: they stay as they are."""
+        ...
+
+    def ddl(self, change: DdlChange) -> DdlChange | None:
+        """A change of shape without the columns that are left out; None if nothing is left of it."""
+        ...

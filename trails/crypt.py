@@ -17,9 +17,10 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trails.errors import DamageError, KeyMissingError, OperatorError, VersionError
+from trails.errors import OF_ITS_RELEASE, DamageError, KeyMissingError, OperatorError, VersionError
 from trails.format import (
     FLAG_AES,
+    MEND,
     NONCE_SIZE,
     SEAL_SIZE,
     SEALING,
@@ -95,7 +96,9 @@ def _parse_wallet(data: bytes, path: str) -> Wallet:
     try:
         body = json.loads(data)
         if body["version"] != WALLET_VERSION:
-            raise VersionError(f"{path}: wallet version {body['version']!r}; this program reads {WALLET_VERSION}")
+            raise VersionError(
+                f"{path}: wallet version {body['version']!r}; this program reads {WALLET_VERSION}", hint=OF_ITS_RELEASE
+            )
         if body.pop("check") != _check(body):
             raise ValueError("its checksum is wrong")
         keys = tuple(MasterKey(int(k["version"]), int(k["created_us"]), bytes.fromhex(k["key"])) for k in body["keys"])
@@ -156,7 +159,7 @@ class FileKey:
             raise DamageError(
                 f"{where}, RBA {rba}: expected a payload that this file's key opens, found another: block or header "
                 "were changed after they were written",
-                hint="Restore the file from a copy, or make the trail anew from its source",
+                hint=MEND,
             ) from None
         crc = zlib.crc32(plain)
         return replace(header, flags=header.flags & ~FLAG_AES, payload_len=len(plain), payload_crc=crc), plain
@@ -189,7 +192,7 @@ def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKe
     if header.sealing not in (1, SEALING):
         raise VersionError(
             f"{where}: sealing {header.sealing}; this program knows 1 and {SEALING}",
-            hint="Read it with the release that wrote it, or a newer one",
+            hint=OF_ITS_RELEASE,
         )
     master = _master_key(fs, trail.wallet_folder, header.key_id, where)
     nonce, sealed = header.wrapped[:NONCE_SIZE], header.wrapped[NONCE_SIZE:]

@@ -1,4 +1,4 @@
-"""Every error Trailgate raises on purpose, sorted by who must act.
+"""Every error that people read, sorted by who must act. What only code catches is the other tree: controlflow.py.
 
     GateError
     ├── OperatorError        exit 2: somebody must mend something, then START again
@@ -11,7 +11,9 @@
     │   └── DiskFullError    exit 3: no space; purging or a person makes some, and then going on is right
     ├── AwayError            exit 3: the peer or the database is away; waiting can mend it
     │   └── UntrustedError   the peer has not shown who it is: it may be set up wrongly, or be somebody else
-    └── ProtocolError        exit 3: the peer sent bytes that the protocol doesn't allow
+    ├── ProtocolError        exit 3: the peer sent bytes that the protocol doesn't allow
+    ├── AnewError            exit 3: this process can't go on, and a new one can
+    └── RefusedError         the target refuses rows: REPERROR says what becomes of them (replicat/model/target.py)
 
 Any other exception that leaves a process is by definition a bug (exit 1).
 A message names the thing, where it is, what was expected and found; `hint` says what to do.
@@ -23,6 +25,10 @@ EXIT_STOPPED = 0
 EXIT_BUG = 1
 EXIT_OPERATOR = 2
 EXIT_AWAY = 3
+
+# What to do about a version that this program does not know.
+OF_ITS_RELEASE = "Read it with the release that wrote it, or a newer one"
+SAME_RELEASE = "Bring both hosts to the same release"
 
 
 class GateError(Exception):
@@ -36,7 +42,9 @@ class GateError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        if not self.hint:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(('.', '?', '!')) else '.'} {self.hint}"
 
 
 class OperatorError(GateError):
@@ -85,5 +93,11 @@ class UntrustedError(AwayError):
 
 class ProtocolError(GateError):
     """The peer broke the wire protocol; the session is dead, a new one may be tried."""
+
+    exit_code = EXIT_AWAY
+
+
+class AnewError(GateError):
+    """This process can't go on, and trying again in it is of no use; a new one finds everything anew."""
 
     exit_code = EXIT_AWAY

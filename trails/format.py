@@ -10,29 +10,32 @@ import struct
 import zlib
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
-from trails.errors import DamageError, OperatorError, VersionError
+from trails.errors import OF_ITS_RELEASE, DamageError, OperatorError, VersionError
 from trails.position import Position
 
 MAGIC = b"TRLGATE\n"
 VERSION = 1
 HEADER_UNIT = 4096  # a page: the header never shares one with blocks that are still being written
 DURABLE_OFFSET = 16
+FILE_MEGABYTES = 100
+"""At about this size a new file begins, where nobody says another."""
 BODY_OFFSET = 36
 MAX_HEADER = 1 << 20
 
 BLOCK_MAGIC = b"TGBK"
 BLOCK_HEADER_SIZE = 96
 CSN_SIZE = 40
-# PostgreSQL, the widest source, can hand over one row of 1 GiB; an eighth more leaves room for its frame.
+# The widest source can hand over one row of 1 GiB; an eighth more leaves room for its frame.
 MAX_PAYLOAD = 1152 << 20
 FLAG_LZ4 = 1
 FLAG_DDL = 2
 FLAG_HEARTBEAT = 4
 FLAG_AES = 8
+FLAG_STATE = 16
 # Bytes that encrypting adds to a payload: a nonce before it, a tag behind it.
 NONCE_SIZE = 12
 SEAL_SIZE = NONCE_SIZE + 16
@@ -40,7 +43,23 @@ SEAL_SIZE = NONCE_SIZE + 16
 WRAPPED_SIZE = 32 + SEAL_SIZE
 # How much of a file encryption holds together, see FORMAT.md: 1 payloads alone, 2 header, order and end too.
 SEALING = 2
-FLAGS = FLAG_LZ4 | FLAG_DDL | FLAG_HEARTBEAT | FLAG_AES
+FLAGS = FLAG_LZ4 | FLAG_DDL | FLAG_HEARTBEAT | FLAG_AES | FLAG_STATE
+# A source's state, and its length behind it.
+MAX_STATE = 4096
+STATE_LENGTH = 2
+
+_STATE_HINT = "Nothing of it was written. START goes on at the last place in the trail"
+MEND = "Put back a copy of the file; else see docs/recovery.md#truncated-trail-file"
+"""What to do about damage."""
+
+TIMES = range(-2_208_988_800_000_000, 253_370_764_800_000_000)
+"""The us since 1970 UTC that a trail may hold: the years 1900 to 9998, which every calendar here can show."""
+
+
+def bounded(time_us: int) -> int:
+    """The nearest time that a trail may hold: a source's clock may be anywhere."""
+    return min(max(time_us, TIMES.start), TIMES.stop - 1)
+
 
 _FIXED = struct.Struct(">8sHHI")
 _DURABLE = struct.Struct(">QI")
@@ -48,7 +67,7 @@ _BLOCK = struct.Struct(">4sBBHIIIIQQq40sI")
 _CRC = struct.Struct(">I")
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """A block's kind; zero is reserved, so zeroed space is never a block."""
 
     DATA = 1
@@ -56,9 +75,10 @@ class Kind(IntEnum):
     RESTART = 3
     END = 4
     PLACE = 5
+    HOLE = 6
 
 
-EMPTY_KINDS = frozenset((Kind.RESTART, Kind.END, Kind.PLACE))
+EMPTY_KINDS = frozenset((BlockKind.RESTART, BlockKind.END, BlockKind.PLACE))
 """They have no payload."""
 
 
@@ -70,6 +90,14 @@ class Indicator(IntEnum):
     BEGIN = 2
     MIDDLE = 3
     END = 4
+
+
+COMPLETE = (Indicator.WHOLE, Indicator.END)
+"""A transaction ends where such a block does."""
+
+
+SNAPSHOT: Final = "snapshot"
+"""In the header's source, of the one file that a task makes: the CSN as of which its rows were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +121,10 @@ class FileHeader:
     key_id: str = ""
     wrapped: bytes = field(default=b"", repr=False)
     sealing: int = 1
+    follows: int | None = None
+    """The file that this one goes on from, where files between the two were deleted; None: the one before."""
+    last_state: str = ""
+    """The source's own, which belongs to `last_origin`."""
     identity: bytes = field(default=b"", repr=False, compare=False)
     """What its key is bound to, of a header that was read."""
 
@@ -106,7 +138,7 @@ class FileHeader:
 class BlockHeader:
     """The 96 bytes before a payload, without the CRC that depends on where the block stands."""
 
-    kind: Kind
+    kind: BlockKind
     indicator: Indicator = Indicator.NONE
     flags: int = 0
     payload_len: int = 0
@@ -117,26 +149,29 @@ class BlockHeader:
     time_us: int = 0
     csn: str = ""
     payload_crc: int = 0
+    size: int = field(init=False, repr=False, compare=False)
+    """Bytes the whole block takes in a file."""
+    is_ddl: bool = field(init=False, repr=False, compare=False)
+    """Whether a table's shape changes in this block, and nothing else does."""
+    is_heartbeat: bool = field(init=False, repr=False, compare=False)
+    """Whether the block holds one heartbeat transaction and nothing else."""
+    is_encrypted: bool = field(init=False, repr=False, compare=False)
+    """Whether the payload is sealed with its file's key."""
+    has_state: bool = field(init=False, repr=False, compare=False)
+    """Whether a source's state stands behind the payload."""
+
+    def __post_init__(self) -> None:
+        settle, flags = object.__setattr__, self.flags
+        settle(self, "size", BLOCK_HEADER_SIZE + self.payload_len)
+        settle(self, "is_ddl", bool(flags & FLAG_DDL))
+        settle(self, "is_heartbeat", bool(flags & FLAG_HEARTBEAT))
+        settle(self, "is_encrypted", bool(flags & FLAG_AES))
+        settle(self, "has_state", bool(flags & FLAG_STATE))
 
     @property
-    def is_ddl(self) -> bool:
-        """Whether a table's shape changes in this block, and nothing else does."""
-        return bool(self.flags & FLAG_DDL)
-
-    @property
-    def is_heartbeat(self) -> bool:
-        """Whether the block holds one heartbeat transaction and nothing else."""
-        return bool(self.flags & FLAG_HEARTBEAT)
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether the payload is sealed with its file's key."""
-        return bool(self.flags & FLAG_AES)
-
-    @property
-    def size(self) -> int:
-        """Bytes the whole block takes in a file."""
-        return BLOCK_HEADER_SIZE + self.payload_len
+    def kind_name(self) -> str:
+        """What people are told of its kind."""
+        return "DDL" if self.is_ddl else "HEARTBEAT" if self.is_heartbeat else self.kind.name
 
 
 def file_seed(trail_id: bytes, seqno: int) -> int:
@@ -196,7 +231,7 @@ def parse_header_length(data: bytes, where: str) -> int:
     if version != VERSION:
         raise VersionError(
             f"{where}: trail format version {version}; this program reads version {VERSION}",
-            hint="Read it with the release that wrote it, or a newer one",
+            hint=OF_ITS_RELEASE,
         )
     if length % HEADER_UNIT or not HEADER_UNIT <= length <= MAX_HEADER:
         raise _damage(where, 12, f"a header length that is a multiple of {HEADER_UNIT}", str(length))
@@ -219,20 +254,10 @@ def parse_durable_end(data: bytes, seed: int, where: str) -> int:
 
 def make_block_header(header: BlockHeader, seed: int, rba: int) -> bytes:
     """The 96 bytes for a block that stands at `rba` in the file with CRC seed `seed`."""
-    made = _packed(header)
-    return made + _CRC.pack(_block_crc(made, seed, rba))
-
-
-def block_identity(header: BlockHeader, trail_id: bytes, seqno: int, rba: int) -> bytes:
-    """What an encrypted payload is bound to: its block's place, and all that its header says but the payload's CRC."""
-    return trail_id + _CRC.pack(seqno) + rba.to_bytes(8, "big") + _packed(header)[: -_CRC.size]
-
-
-def _packed(header: BlockHeader) -> bytes:
     csn = header.csn.encode("ascii")
     if len(csn) > CSN_SIZE:
         raise OperatorError(f"CSN {header.csn!r} has {len(csn)} characters; a trail holds at most {CSN_SIZE}")
-    return _BLOCK.pack(
+    made = _BLOCK.pack(
         BLOCK_MAGIC,
         header.kind,
         header.indicator,
@@ -247,6 +272,13 @@ def _packed(header: BlockHeader) -> bytes:
         csn,
         header.payload_crc,
     )
+    return made + _CRC.pack(zlib.crc32(made, zlib.crc32(rba.to_bytes(8, "big"), seed)))
+
+
+def block_identity(header: BlockHeader, trail_id: bytes, seqno: int, rba: int) -> bytes:
+    """What an encrypted payload is bound to: its block's place, and all that its header says but the two CRCs."""
+    said = make_block_header(header, 0, 0)[: -2 * _CRC.size]
+    return trail_id + _CRC.pack(seqno) + rba.to_bytes(8, "big") + said
 
 
 def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHeader:
@@ -258,24 +290,49 @@ def parse_block_header(data: bytes, seed: int, rba: int, where: str) -> BlockHea
     )
     if magic != BLOCK_MAGIC:
         raise _damage(where, rba, f"block magic {BLOCK_MAGIC!r}", repr(magic))
-    _expect_crc(where, rba, _block_crc(data[: _BLOCK.size], seed, rba), _CRC.unpack_from(data, _BLOCK.size)[0])
+    computed = zlib.crc32(data[: _BLOCK.size], zlib.crc32(rba.to_bytes(8, "big"), seed))
+    _expect_crc(where, rba, computed, _CRC.unpack_from(data, _BLOCK.size)[0])
     if flags & ~FLAGS:
         raise VersionError(
             f"{where}, RBA {rba}: block flags {flags:#06x}; this program knows {FLAGS:#06x}",
-            hint="Read it with the release that wrote it, or a newer one",
+            hint=OF_ITS_RELEASE,
         )
     seal = SEAL_SIZE if flags & FLAG_AES else 0
-    if kind in EMPTY_KINDS and (size != seal or raw):
-        raise _damage(where, rba, f"a {Kind(kind).name} block without a payload", f"payload {size}, raw {raw}")
+    stated = flags & FLAG_STATE
+    if stated and ((kind, indicator) not in _STATED or size < seal + STATE_LENGTH):
+        found = f"kind {kind}, indicator {indicator}, payload {size}"
+        raise _damage(where, rba, "a state at a transaction's end", found)
+    most = seal + (STATE_LENGTH + MAX_STATE if stated else 0)
+    if kind in EMPTY_KINDS and (raw or not seal <= size <= most):
+        raise _damage(where, rba, f"a {BlockKind(kind).name} block without a payload", f"payload {size}, raw {raw}")
     if size > MAX_PAYLOAD + seal or raw > MAX_PAYLOAD:
         raise _damage(where, rba, f"lengths up to {MAX_PAYLOAD}", f"payload {size}, raw {raw}")
+    if time_us not in TIMES:
+        raise _damage(where, rba, "a time of the years 1900 to 9998", f"{time_us} us since 1970")
     try:
         return BlockHeader(
-            Kind(kind), Indicator(indicator), flags, size, raw, changes, txs, Position(seqno, origin_rba), time_us,
+            BlockKind(kind), Indicator(indicator), flags, size, raw, changes, txs, Position(seqno, origin_rba), time_us,
             csn.rstrip(b"\0").decode("ascii"), payload_crc,
         )  # fmt: skip
     except ValueError as error:
         raise _damage(where, rba, "a known block kind, indicator and CSN", str(error)) from error
+
+
+_STATED = frozenset(((BlockKind.PLACE, Indicator.NONE), *((BlockKind.DATA, indicator) for indicator in COMPLETE)))
+"""Kinds and indicators of the blocks that may bear a state."""
+
+
+def state_bytes(state: str) -> bytes:
+    """A source's state as a trail holds it. Raises OperatorError for one that it can't hold."""
+    if not state.isascii():
+        odd = next(letter for letter in state if not letter.isascii())
+        where = f"found {odd!a} at {state.index(odd)}"
+        raise OperatorError(f"the source's state: expected ASCII, {where}", hint=_STATE_HINT)
+    if len(state) > MAX_STATE:
+        raise OperatorError(
+            f"the source's state: expected at most {MAX_STATE} characters, found {len(state)}", hint=_STATE_HINT
+        )
+    return state.encode("ascii")
 
 
 def check_payload(header: BlockHeader, payload: bytes | memoryview, where: str, rba: int) -> None:
@@ -285,14 +342,14 @@ def check_payload(header: BlockHeader, payload: bytes | memoryview, where: str, 
     _expect_crc(where, rba, zlib.crc32(payload), header.payload_crc)
 
 
-def _block_crc(made: bytes, seed: int, rba: int) -> int:
-    return zlib.crc32(made, zlib.crc32(rba.to_bytes(8, "big"), seed))
-
-
 def _body(header: FileHeader) -> dict[str, Any]:
     key: dict[str, Any] = {"wrapped": header.wrapped} if header.key_id else {}
     if header.sealing > 1:
         key["sealing"] = header.sealing
+    if header.follows is not None:
+        key["follows"] = header.follows
+    if header.last_state:
+        key["state"] = state_bytes(header.last_state).decode("ascii")
     return key | {
         "trail": header.trail_id,
         "prefix": header.prefix,
@@ -314,39 +371,51 @@ def _body(header: FileHeader) -> dict[str, Any]:
 
 def _header_from_body(body: bytes, where: str) -> FileHeader:
     try:
-        fields = msgpack.unpackb(body)
-        key_id = _typed(fields["keyid"], str)
-        wrapped = _typed(fields["wrapped"], bytes) if key_id else b""
-        if len(wrapped) not in ((WRAPPED_SIZE,) if key_id else (0,)):
+        fields = {**_DEFAULTS, **msgpack.unpackb(body, max_array_len=2, max_map_len=64)}
+        for name, kind in _KINDS.items():
+            if not isinstance(fields[name], kind):
+                raise TypeError(f"{name}: {fields[name]!r:.80} is of another kind")
+        (seqno, rba), source, state = fields["origin"], fields["source"], fields["state"]
+        if {*map(type, (seqno, rba))} != {int} or {*map(type, (*source, *source.values()))} - {str}:
+            raise TypeError(f"origin {seqno!r}/{rba!r} and source {source!r}: one is not of numbers, or not of texts")
+        if fields["created"] not in TIMES or not state.isascii() or len(state) > MAX_STATE:
+            raise ValueError(f"created {fields['created']!r}, state {state!r:.80}: no time, or no state")
+        key_id = fields["keyid"]
+        wrapped = fields["wrapped"] if key_id else b""
+        if len(wrapped) != (WRAPPED_SIZE if key_id else 0):
             raise ValueError(f"a wrapped key of {len(wrapped)} bytes")
-        sealing = _typed(fields.get("sealing", 1), int) if key_id else 1
         return FileHeader(
-            trail_id=_typed(fields["trail"], bytes),
-            prefix=_typed(fields["prefix"], str),
-            seqno=_typed(fields["seqno"], int),
-            created_us=_typed(fields["created"], int),
-            home_id=_typed(fields["home"], str),
-            group=_typed(fields["group"], str),
-            host=_typed(fields["host"], str),
-            source={_typed(k, str): _typed(v, str) for k, v in _typed(fields["source"], dict).items()},
-            copies=_typed(fields["copies"], bytes),
-            charset=_typed(fields["charset"], str),
+            trail_id=fields["trail"],
+            prefix=fields["prefix"],
+            seqno=fields["seqno"],
+            created_us=fields["created"],
+            home_id=fields["home"],
+            group=fields["group"],
+            host=fields["host"],
+            source=source,
+            copies=fields["copies"],
+            charset=fields["charset"],
             key_id=key_id,
             wrapped=wrapped,
-            sealing=sealing,
-            last_csn=_typed(fields["csn"], str),
-            last_origin=Position(*(_typed(part, int) for part in fields["origin"])),
-            open=_typed(fields["open"], bool),
-            alter=_typed(fields["alter"], int),
+            sealing=fields["sealing"] if key_id else 1,
+            last_csn=fields["csn"],
+            last_origin=Position(seqno, rba),
+            open=fields["open"],
+            alter=fields["alter"],
+            follows=fields["follows"],
+            last_state=state,
         )
-    except (ValueError, TypeError, KeyError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise _damage(where, BODY_OFFSET, "a header body with all its fields", repr(error)) from error
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+_DEFAULTS = {"wrapped": b"", "sealing": 1, "follows": None, "state": ""}
+"""The fields of a file header's body that need not be there."""
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "trail": bytes, "prefix": str, "seqno": int, "created": int, "home": str, "group": str, "host": str,
+    "source": dict, "copies": bytes, "charset": str, "keyid": str, "csn": str, "origin": list, "open": bool,
+    "alter": int, "wrapped": bytes, "sealing": int, "follows": (int, type(None)), "state": str,
+}  # fmt: skip
 
 
 def _expect_crc(where: str, rba: int, computed: int, stored: int) -> None:
@@ -357,5 +426,5 @@ def _expect_crc(where: str, rba: int, computed: int, stored: int) -> None:
 def _damage(where: str, rba: int, expected: str, found: str) -> DamageError:
     return DamageError(
         f"{where}, RBA {rba}: damaged: expected {expected}, found {found}",
-        hint="Restore the file from a copy, or make the trail anew from its source; nothing past this place was used",
+        hint=f"Nothing past this place was used. {MEND}",
     )

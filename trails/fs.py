@@ -11,11 +11,13 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import closing
 from typing import Protocol
 
 from trails.errors import DiskFullError, LockedError, OperatorError
 
-# Whoever looks if a lock is held (trails.runtime.status) holds it shared for an instant: so it is tried for a moment.
+# Whoever looks if a lock is held (trails.runtime.home.status) holds it shared for an instant: so it is tried for a
+# moment.
 LOCK_SECONDS = 1.0
 NETWORK_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "beegfs")
@@ -40,12 +42,24 @@ class File(Protocol):
     def datasync(self) -> None:
         """Make what was written, and the length, durable (fdatasync)."""
 
+    def is_at(self, path: str) -> bool:
+        """Whether this very file is what `path` leads to now; False if it leads to no file."""
+
+    def links(self) -> int:
+        """How many names the file has; 0: it is gone when the last process closes it."""
+
+    def hold(self) -> None:
+        """Let no other process hold this file until it is closed; LockedError: another holds it."""
+
     def close(self) -> None:
         """Give the descriptor back."""
 
 
 class Lock(Protocol):
     """A lock held until release or the process's death."""
+
+    def keep(self) -> bool:
+        """Take it anew if its file was removed or replaced; True if that was so. LockedError: another has it now."""
 
     def release(self) -> None:
         """Let another process have it."""
@@ -93,10 +107,11 @@ class RealFile:
         self._fd = -1
         with _named(f"open {path}"):
             self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            found = os.fstat(self._fd)
+        self._identity = found.st_dev, found.st_ino
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """See File."""
-        with _named(f"read {self._path}"):
+        try:
             data = os.pread(self._fd, size, offset)
             if len(data) in (0, size):
                 return data
@@ -105,32 +120,52 @@ class RealFile:
                 data = os.pread(self._fd, size - sum(map(len, parts)), offset + sum(map(len, parts)))
                 parts.append(data)
             return b"".join(parts)
+        except OSError as error:
+            raise _failed(f"read {self._path}", error) from error
 
     def write_at(self, offset: int, data: bytes | memoryview) -> None:
-        """See File."""
-        with _named(f"write {self._path}"):
+        try:
             view = memoryview(data)
             while view:
                 done = os.pwrite(self._fd, view, offset)
                 view = view[done:]
                 offset += done
+        except OSError as error:
+            raise _failed(f"write {self._path}", error) from error
 
     def size(self) -> int:
-        """See File."""
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        """See File."""
         with _named(f"truncate {self._path}"):
             os.ftruncate(self._fd, size)
 
     def datasync(self) -> None:
-        """See File."""
-        with _named(f"fdatasync {self._path}"):
+        try:
             os.fdatasync(self._fd)
+        except OSError as error:
+            raise _failed(f"fdatasync {self._path}", error) from error
+
+    def is_at(self, path: str) -> bool:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return False
+        # Asked at each sync, so the open file's identity is kept: it never changes.
+        return (found.st_dev, found.st_ino) == self._identity
+
+    def links(self) -> int:
+        return os.fstat(self._fd).st_nlink
+
+    def hold(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(
+                f"{self._path}: another process still writes it", hint="Stop that process first, or wait for its end"
+            ) from None
 
     def close(self) -> None:
-        """See File."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -143,6 +178,7 @@ class RealLock:
     """flock on a file that holds the owner's process id; the system releases it at the owner's death."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         with _named(f"open {path}"):
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not self._take():
@@ -151,9 +187,12 @@ class RealLock:
             raise LockedError(
                 f"{path}: held by process {holder or '(unknown)'}", hint="Stop that process first, or wait for its end"
             )
-        with _named(f"write {path}"):
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            with _named(f"write {path}"):
+                # In this order: what is truncated first may find no space on a full disk.
+                os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
+        except DiskFullError:
+            pass  # it is held; whose it is can't be told
 
     def _take(self) -> bool:
         end = time.monotonic() + LOCK_SECONDS
@@ -167,8 +206,19 @@ class RealLock:
             else:
                 return True
 
+    def keep(self) -> bool:
+        held = os.fstat(self._fd)
+        if identity_at(self._path) == (held.st_dev, held.st_ino):
+            return False
+        try:
+            anew, old = RealLock(self._path), self._fd
+        except FileNotFoundError:
+            raise OperatorError(f"{self._path}: its folder was removed", hint="Put it back, then START") from None
+        self._fd, anew._fd = anew._fd, -1
+        os.close(old)
+        return True
+
     def release(self) -> None:
-        """See Lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -178,25 +228,20 @@ class RealFs:
     """The machine's own file system."""
 
     def create(self, path: str) -> File:
-        """See Fs."""
         return RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def open(self, path: str, *, write: bool = False) -> File:
-        """See Fs."""
         return RealFile(path, os.O_RDWR if write else os.O_RDONLY)
 
     def rename(self, source: str, target: str) -> None:
-        """See Fs."""
         with _named(f"rename {source} to {target}"):
             os.rename(source, target)
 
     def remove(self, path: str) -> None:
-        """See Fs."""
         with _named(f"remove {path}"), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
     def listdir(self, folder: str) -> list[str]:
-        """See Fs."""
         try:
             with _named(f"read folder {folder}"):
                 return os.listdir(folder)
@@ -204,11 +249,9 @@ class RealFs:
             return []
 
     def exists(self, path: str) -> bool:
-        """See Fs."""
         return os.path.exists(path)
 
     def makedirs(self, folder: str) -> None:
-        """See Fs."""
         if os.path.isdir(folder):
             return
         parent = os.path.dirname(os.path.abspath(folder))
@@ -218,7 +261,6 @@ class RealFs:
         self.sync_dir(parent)
 
     def sync_dir(self, folder: str) -> None:
-        """See Fs."""
         with _named(f"fsync folder {folder}"):
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -227,7 +269,7 @@ class RealFs:
                 os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        """See Fs. Trails are refused on a network file system here, as each has a lock."""
+        """Trails are refused on a network file system here, as each has a lock."""
         folder = os.path.dirname(path)
         try:
             refuse_network_file_system(folder)
@@ -236,27 +278,54 @@ class RealFs:
             raise OperatorError(f"{folder}: there is no such folder", hint=f"mkdir -m 700 {folder}") from None
 
 
+def identity_at(path: str) -> tuple[int, int] | None:
+    """Device and inode of what `path` leads to; None if that is nothing, or can't be reached."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def replace_durably(fs: Fs, path: str, data: bytes) -> None:
-    """Put `data` at `path` so that a crash at any moment leaves the old content or the new, whole."""
+    """Put `data` at `path` so that a crash at any moment leaves the old content or the new, whole.
+
+    Somebody may empty the folder in between: then it is done once more.
+    """
+    try:
+        _replace(fs, path, data)
+    except FileNotFoundError:
+        _replace(fs, path, data)
+
+
+def _replace(fs: Fs, path: str, data: bytes) -> None:
     temp = path + ".tmp"
     fs.remove(temp)
     file = fs.create(temp)
     try:
         file.write_at(0, data)
         file.datasync()
+    except DiskFullError:
+        fs.remove(temp)  # half a file would keep what little space there is
+        raise
     finally:
         file.close()
     fs.rename(temp, path)
     fs.sync_dir(os.path.dirname(path) or ".")
 
 
+def overwrite(fs: Fs, path: str, data: bytes) -> None:
+    """Put `data` into a file that is there: takes no space where the file has it, but a crash may leave a mixture."""
+    with closing(fs.open(path, write=True)) as file:
+        file.write_at(0, data)
+        file.truncate(len(data))
+        file.datasync()
+
+
 def read_bytes(fs: Fs, path: str) -> bytes:
     """A whole small file; FileNotFoundError if there is none."""
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         return file.read_at(0, file.size())
-    finally:
-        file.close()
 
 
 @contextlib.contextmanager
@@ -267,8 +336,12 @@ def _named(what: str):  # type: ignore[no-untyped-def]  # a generator type would
     except (FileNotFoundError, FileExistsError):
         raise
     except OSError as error:
-        kind = DiskFullError if error.errno in NO_SPACE else OperatorError
-        raise kind(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, "")) from error
+        raise _failed(what, error) from error
+
+
+def _failed(what: str, error: OSError) -> OperatorError | DiskFullError:
+    kind = DiskFullError if error.errno in NO_SPACE else OperatorError
+    return kind(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
 
 
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))

@@ -22,6 +22,11 @@ MISSED = 3
 GRACE_US = 10_000_000
 """A figure is stale when so many heartbeats, and this long, are overdue."""
 ARROW = " ==> "
+MOST_STAMPS = 16
+# A database may say any time, and no heartbeat ends anybody; so bounded, all sums of its times stay within 63 bits.
+_TIMES = range(-(1 << 61), 1 << 61)
+_SHIFTS = range(-(1 << 57), 1 << 57)
+_PERIODS = range(1 << 31)
 
 Entry = dict[str, Any]
 """What a stage remembers of the last heartbeat, as plain values: for status, checkpoint and JSON."""
@@ -108,8 +113,11 @@ class Beat:
         """Inverse of to_wire; DamageError for anything else."""
         try:
             database, home, us, every_s, ahead_us, stamps = wire
-            made = [Stamp(_text(p), _text(g), _number(t), _maybe(a)) for p, g, t, a in stamps]
-            return cls(_text(database), _text(home), _number(us), _number(every_s), _maybe(ahead_us), tuple(made))
+            if len(stamps) > MOST_STAMPS:
+                raise ValueError(f"{len(stamps)} stamps")
+            made = [Stamp(_text(p), _text(g), _number(t, _TIMES), _maybe(a)) for p, g, t, a in stamps]
+            due = _number(every_s, _PERIODS)
+            return cls(_text(database), _text(home), _number(us, _TIMES), due, _maybe(ahead_us), tuple(made))
         except (TypeError, ValueError) as error:
             raise DamageError(f"{where}: damaged: expected a heartbeat, found {error}") from None
 
@@ -146,14 +154,14 @@ def _text(value: Any) -> str:
     return value
 
 
-def _number(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r:.80} for a number")
+def _number(value: Any, bounds: range) -> int:
+    if type(value) is not int or value not in bounds:
+        raise TypeError(f"{value!r:.80} for a number from {bounds.start} to {bounds.stop}")
     return value
 
 
 def _maybe(value: Any) -> int | None:
-    return None if value is None else _number(value)
+    return None if value is None else _number(value, _SHIFTS)
 
 
 # --- in a block -------------------------------------------------------------------------------------------------------
@@ -211,17 +219,17 @@ def entry_of(beat: Beat, to: str = "") -> Entry:
 def judged(entry: Entry, now_us: int) -> Entry:
     """The entry as it may be shown now: with its age, and without a lag once that is stale (GG-19).
 
-    `last_lag_us` is what it was when it was true.
+    `last_lag_us` is what it was when it was true. `late`: one was due and did not come, or nobody can tell.
     """
     age = now_us - int(entry["at_us"])
     every = int(entry["every_s"])
-    why = str(entry.get("why") or "")
+    why, late = str(entry.get("why") or ""), False
     if age < -BACKWARDS_US:
-        age, why = 0, "this host's clock was put back since"
+        age, why, late = 0, "this host's clock was put back since", bool(every)
     elif age > MISSED * every * 1_000_000 + GRACE_US:
         due = f"one each {every} s was due" if every else "they are paused, or their tables gone"
-        why = f"no heartbeat for {age // 1_000_000} s; {due}"
+        why, late = f"no heartbeat for {age // 1_000_000} s; {due}", bool(every)
     return {
         **entry, "age_us": max(0, age), "last_lag_us": entry["lag_us"],
-        "lag_us": None if why else entry["lag_us"], "why": why,
+        "lag_us": None if why else entry["lag_us"], "why": why, "late": late,
     }  # fmt: skip

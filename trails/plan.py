@@ -6,10 +6,10 @@ Blocks of a transaction that RESTART abandons are dropped here, so nobody above 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trails.errors import DamageError
-from trails.format import Indicator, Kind
+from trails.format import BlockKind, Indicator
 from trails.position import Position
 from trails.reader import Block, BlockReader
 from trails.record import TableDef
@@ -20,6 +20,10 @@ class Unit:
     """Whole transactions that stand next to each other; without `blocks` it only moves the position.
 
     `end` is the position after it, `csn` and `time_us` those of its last transaction, `raw_bytes` the size before LZ4.
+    `hole`: the block that tells of a hole, which a unit of its own stands for.
+    `origin`: the place up to which all is handed over behind it: of the source, or, if it is `copied` by a Collector,
+    of the trail that it was copied from.
+    `has_ddl`: one of its blocks is a DDL block; `is_heartbeat`: it is a heartbeat, without any change of the user's.
     """
 
     blocks: tuple[Block, ...]
@@ -30,16 +34,11 @@ class Unit:
     raw_bytes: int = 0
     csn: str = ""
     time_us: int = 0
-
-    @property
-    def has_ddl(self) -> bool:
-        """Whether one of its blocks is a DDL block (`block.header.is_ddl`)."""
-        return any(block.header.is_ddl for block in self.blocks)
-
-    @property
-    def is_heartbeat(self) -> bool:
-        """Whether it is a heartbeat: one transaction, without any change of the user's."""
-        return len(self.blocks) == 1 and self.blocks[0].header.is_heartbeat
+    hole: Block | None = None
+    has_ddl: bool = False
+    is_heartbeat: bool = False
+    origin: Position = field(default=Position(0, 0))
+    copied: bool = False
 
 
 class Planner:
@@ -64,20 +63,34 @@ class Planner:
                 return None
             if self.position is None:
                 self.position = before or block.start
-            unit = self._take(block)
-            if unit is not None:
-                self.position = unit.end
-                return unit
+            blocks = self._ended(block)
+            if blocks is not None:
+                break
+        headers = [one.header for one in blocks]
+        start, self.position = self.position, block.end
+        return Unit(
+            blocks=tuple(blocks),
+            start=start,
+            end=block.end,
+            changes=sum(h.changes for h in headers),
+            transactions=sum(h.transactions for h in headers),
+            raw_bytes=sum(h.raw_len for h in headers),
+            csn=block.header.csn,
+            time_us=block.header.time_us,
+            hole=block if block.header.kind == BlockKind.HOLE else None,
+            has_ddl=any(h.is_ddl for h in headers),
+            is_heartbeat=len(headers) == 1 and headers[0].is_heartbeat,
+            origin=block.header.origin,
+            copied=block.copied,
+        )
 
-    def _take(self, block: Block) -> Unit | None:
+    def _ended(self, block: Block) -> list[Block] | None:
+        """The blocks of the unit that ends with this one, if one does."""
         kind, indicator = block.header.kind, block.header.indicator
-        if kind == Kind.DATA:
-            return self._take_data(block, indicator)
-        if kind == Kind.RESTART:
-            self._open.clear()
-        return None if self._open else self._unit([], block)
-
-    def _take_data(self, block: Block, indicator: Indicator) -> Unit | None:
+        if kind != BlockKind.DATA:
+            if kind == BlockKind.RESTART:
+                self._open.clear()
+            return None if self._open else []
         inside = indicator in (Indicator.MIDDLE, Indicator.END)
         if inside != bool(self._open) or indicator == Indicator.NONE:
             raise DamageError(
@@ -89,17 +102,4 @@ class Planner:
         if indicator in (Indicator.BEGIN, Indicator.MIDDLE):
             return None
         blocks, self._open = self._open, []
-        return self._unit(blocks, block)
-
-    def _unit(self, blocks: list[Block], last: Block) -> Unit:
-        headers = [block.header for block in blocks]
-        return Unit(
-            blocks=tuple(blocks),
-            start=self.position or last.start,
-            end=last.end,
-            changes=sum(h.changes for h in headers),
-            transactions=sum(h.transactions for h in headers),
-            raw_bytes=sum(h.raw_len for h in headers),
-            csn=last.header.csn,
-            time_us=last.header.time_us,
-        )
+        return blocks

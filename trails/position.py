@@ -104,6 +104,10 @@ class TrailName:
         """The writer's lock, held for the writer's life."""
         return os.path.join(self.folder, f".{self.prefix}.lock")
 
+    def last_path(self) -> str:
+        """Where the writer notes which file was the last to be begun."""
+        return os.path.join(self.folder, f".{self.prefix}.last")
+
     def seqnos(self, names: list[str]) -> list[int]:
         """The file numbers of this trail among the folder's `names`, ascending."""
         return sorted(found[1] for found in map(parse_file_name, names) if found and found[0] == self.prefix)

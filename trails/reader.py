@@ -1,7 +1,10 @@
 """Reading a trail by position: checked blocks, up to the durable end and never past it.
 
 Strategy: `read()` gives a block, or None for "nothing durable yet", or raises. It never blocks, skips or resyncs.
-At END it goes on in the next file once that is in use; END itself is not given to the caller.
+At END it goes on in the next file once that is in use; END itself is not given to the caller. Where files between the
+two are missing it goes on only if the later one says that it follows this one: its writer has lost the same files, and
+began again where this one ends. A file that was removed or replaced while it is read is looked for under its name
+again, for a moment, as its writer may put it back; then it is named.
 A block comes as its writer was given it: decrypted, with the header that fits it. Headers alone, and blocks as they
 stand in the file (`sealed`), need no key; who then asks for the definitions is told that it is missing. Where the key
 is there, whatever the caller will not open is opened here: so nothing can stand in for a block that was taken out.
@@ -10,31 +13,40 @@ is there, whatever the caller will not open is opened here: so nothing can stand
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from trails.codec import decode_defs
+from trails.codec import check_defined, decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError
-from trails.format import BlockHeader, FileHeader, Kind, make_block_header
+from trails.format import MEND, BlockHeader, BlockKind, FileHeader
 from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.record import TableDef
 from trails.segment import Segment, open_segment
+from trails.wellformed import Widths
+
+T = TypeVar("T")
+# So long a file that was removed may take to come back before it is called gone.
+BACK_SECONDS = 5.0
+# A reader remembers a table's older shapes too: so many times what a writer may have in force.
+SHAPES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block with its place. `payload` is empty if only the header was asked for; `seed` is its file's CRC seed."""
+    """A block with its place. `payload` is empty if only the header was asked for.
+
+    Of its file: `seed` is that of its CRCs, `copied` says whether a Collector wrote it.
+    """
 
     start: Position
     end: Position
     header: BlockHeader
     payload: bytes
     seed: int
-
-    @property
-    def raw_header(self) -> bytes:
-        """The 96 bytes for this payload; as they stand in the file unless the block was decrypted."""
-        return make_block_header(self.header, self.seed, self.start.rba)
+    copied: bool
 
 
 class BlockReader:
@@ -54,7 +66,12 @@ class BlockReader:
         self._segment: Segment | None = None
         self._durable = 0
         self._definitions: dict[bytes, TableDef] = {}
+        self._defined = 0
         self._keyless: KeyMissingError | None = None
+        self._created_us = 0  # of the file that was left because it had lost its name
+        self._missing_since: float | None = None
+        self.closed = False
+        """The last look found nothing more because the writer has closed the file, and begun no other."""
 
     @property
     def position(self) -> Position | None:
@@ -78,6 +95,7 @@ class BlockReader:
 
     def read(self, *, payload: bool = True, sealed: bool = False) -> Block | None:
         """The next block, or None. With payload=False the payload is not read; `sealed`: it is not decrypted."""
+        self.closed = False
         while True:
             segment = self._open()
             if segment is None or self._position is None:
@@ -88,11 +106,20 @@ class BlockReader:
             if start.rba >= self._durable:
                 self._look_past_end(segment, start)
                 return None
-            block = self._block(segment, start, payload, sealed)
-            if block.header.kind != Kind.END:
-                self._position = block.end
-                return block
+            header, data = segment.block_header(start.rba, self._durable), b""
+            end = Position(start.seqno, start.rba + header.size)
+            if header.kind == BlockKind.METADATA:
+                self._learn(segment, start.rba, header)
+            elif not payload and (header.kind != BlockKind.DATA or header.is_ddl or header.is_heartbeat):
+                # Who plans by this header has only blocks of rows decoded.
+                self._authenticate(segment, start.rba, header)
+            if payload:
+                header, data = segment.plain(start.rba, header, sealed=sealed)
+            if header.kind != BlockKind.END:
+                self._position = end
+                return Block(start, end, header, data, segment.header.seed, bool(segment.header.copies))
             if not self._enter_next(segment):
+                self.closed = True
                 return None
 
     def close(self) -> None:
@@ -116,9 +143,11 @@ class BlockReader:
         try:
             segment = open_segment(self._fs, self._trail, seqno)
         except FileNotFoundError:
-            self._refuse_gone(seqno)
+            self._refuse_gone(seqno, entered=rba is not None)
             return None
+        self._missing_since = None
         self._check_trail(segment)
+        self._check_same(segment)
         durable = segment.read_durable_end()
         if durable == 0:
             segment.close()
@@ -147,7 +176,7 @@ class BlockReader:
         place = segment.first_rba
         while place < min(rba, durable):
             header = segment.block_header(place, durable)
-            if header.kind == Kind.METADATA:
+            if header.kind == BlockKind.METADATA:
                 self._learn(segment, place, header)
             place += header.size
         if place == rba:
@@ -165,8 +194,10 @@ class BlockReader:
         try:
             following = open_segment(self._fs, self._trail, segment.header.seqno + 1)
         except FileNotFoundError:
-            self._refuse_gone(segment.header.seqno + 1)
-            return False
+            found = self._behind_gap(segment)
+            if found is None:
+                return False
+            following = found
         self._check_trail(following)
         durable = following.read_durable_end()
         if durable == 0:
@@ -179,6 +210,10 @@ class BlockReader:
 
     def _look_past_end(self, segment: Segment, start: Position) -> None:
         """At the durable end of a file that is not the last, something was cut off."""
+        if not segment.file.is_at(segment.path):
+            self._created_us = segment.header.created_us
+            self.close()  # the next look is for the file that has the name then
+            return
         if not self._in_use(start.seqno + 1):
             return
         durable = segment.read_durable_end()  # it may have moved while we looked for the next file
@@ -187,7 +222,7 @@ class BlockReader:
         raise DamageError(
             f"{segment.path}, RBA {start.rba}: damaged: expected an END block, as a later file is in use; "
             f"found the durable end at {durable}",
-            hint="Restore the file from a copy",
+            hint=MEND,
         )
 
     def _in_use(self, seqno: int) -> bool:
@@ -200,30 +235,56 @@ class BlockReader:
         finally:
             segment.close()
 
-    def _refuse_gone(self, seqno: int) -> None:
-        """A missing file is waited for only if it can still come: no file yet, the one after the last, or just come."""
-        seqnos = self._trail.seqnos(self._fs.listdir(self._trail.folder))
-        if seqnos and seqno not in seqnos and seqno != seqnos[-1] + 1:
+    def _check_same(self, segment: Segment) -> None:
+        """A file that comes back in the place of a removed one must be that one."""
+        created, self._created_us = self._created_us, 0
+        if created and segment.header.created_us != created:
+            segment.close()
             raise MismatchError(
-                f"{self._trail.path(seqno)}: expected this file, found only {self._trail.file_name(seqnos[0])} to "
-                f"{self._trail.file_name(seqnos[-1])}: it was purged or removed",
-                hint="Restore it from a copy; without it changes would be lost",
+                f"{segment.path} was replaced while it was read: expected the file made at {created}, found one made "
+                f"at {segment.header.created_us} (us)",
+                hint=GAP,
             )
 
-    # Blocks
+    def _behind_gap(self, segment: Segment) -> Segment | None:
+        """The file after a missing one, if its writer went on from ours; None: the next file is still to come."""
+        missing = segment.header.seqno + 1
+        seqnos = self._seqnos()
+        later = [seqno for seqno in seqnos if seqno > segment.header.seqno]
+        if later and later[0] != missing:
+            found = open_segment(self._fs, self._trail, later[0])
+            if found.header.follows == segment.header.seqno:
+                return found
+            found.close()
+        self._refuse_gone(missing if later else segment.header.seqno, entered=not later)
+        return None
 
-    def _block(self, segment: Segment, start: Position, payload: bool, sealed: bool) -> Block:
-        header, data = segment.block_header(start.rba, self._durable), b""
-        end = Position(start.seqno, start.rba + header.size)
-        if header.kind == Kind.METADATA:
-            self._learn(segment, start.rba, header)
-        elif not payload and not _has_rows(header):
-            self._authenticate(segment, start.rba, header)
-        if payload and sealed:
-            data = segment.payload(start.rba, header)
-        elif payload:
-            header, data = segment.plain(start.rba, header)
-        return Block(start, end, header, data, segment.header.seed)
+    def _refuse_gone(self, seqno: int, *, entered: bool = False) -> None:
+        """A missing file is waited for only if it can still come: no file yet, the one after the last, or just come.
+
+        `entered`: a reader was in it, so it was there: for a moment its writer may put it back.
+        """
+        seqnos = self._seqnos()
+        if seqno in seqnos:
+            self._missing_since = None
+            return
+        if (not seqnos or seqno == seqnos[-1] + 1) and not (entered and self._waited()):
+            return
+        found = f"{self._trail.file_name(seqnos[0])} to {self._trail.file_name(seqnos[-1])}" if seqnos else "no file"
+        raise MismatchError(
+            f"{self._trail.path(seqno)}: expected this file, found {found}: it was purged or removed", hint=GAP
+        )
+
+    def _waited(self) -> bool:
+        """Whether a file has been missing for so long that it will not come back."""
+        now = time.monotonic()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        return now - self._missing_since >= BACK_SECONDS
+
+    def _seqnos(self) -> list[int]:
+        return self._trail.seqnos(self._fs.listdir(self._trail.folder))
+
+    # Blocks
 
     @staticmethod
     def _authenticate(segment: Segment, rba: int, header: BlockHeader) -> None:
@@ -238,13 +299,33 @@ class BlockReader:
             self._keyless = self._keyless or error  # raised for who asks for the definitions
             return
         for definition in decode_defs(plain, payload, f"{segment.path}, RBA {rba}"):
-            self._definitions.pop(definition.id, None)  # a shape that comes back is the latest again
+            old = self._definitions.pop(definition.id, None)  # a shape that comes back is the latest again
             self._definitions[definition.id] = definition
+            self._defined += definition.weight if old is None else 0
+        check_defined(self._defined // SHAPES, segment.path)
 
 
-def _has_rows(header: BlockHeader) -> bool:
-    """Whether who plans by this header will have the block decoded."""
-    return header.kind == Kind.DATA and not header.is_ddl and not header.is_heartbeat
+def shapes_of(tables: Sequence[bytes], known: Mapping[bytes, T], where: str) -> list[T]:
+    """What is known of a block's tables; DamageError if nothing before the block defines one."""
+    missing = [table for table in tables if table not in known]
+    if missing:
+        raise DamageError(f"{where}: damaged: expected a definition of table {missing[0].hex()} before it, found none")
+    return [known[table] for table in tables]
+
+
+def widths_in(known: Mapping[bytes, TableDef], where: str) -> Widths:
+    """For decode_data: the columns of tables that must be known."""
+    return lambda tables: [len(shape.columns) for shape in shapes_of(tables, known, where)]
+
+
+GAP = "Put it back, or START its writer, which may still have it; else see docs/recovery.md#missing-trail-file"
+
+
+def headers_of(fs: Fs, trail: TrailName, seqno: int, trail_id: bytes | None = None) -> Iterator[Block]:
+    """The blocks of one file, without their payloads, up to the durable end."""
+    with contextlib.closing(BlockReader(fs, trail, Position(seqno, 0), trail_id)) as reader:
+        while (block := reader.read(payload=False)) is not None and block.start.seqno == seqno:
+            yield block
 
 
 def first_seqno(fs: Fs, trail: TrailName) -> int | None:
@@ -261,6 +342,27 @@ def is_encrypted(fs: Fs, trail: TrailName) -> bool:
         header = last_header(fs, trail)
         return header is not None and bool(header.key_id)
     return False
+
+
+def time_before(fs: Fs, trail: TrailName, position: Position, most_blocks: int | None = None) -> int | None:
+    """The source's time at a place: that of the last block before it. None if there is none, or it is too far away.
+
+    Headers alone are read, from the begin of the place's file; an older file if that one has none.
+    """
+    left = most_blocks
+    for seqno in range(position.seqno, -1, -1):
+        found = None
+        try:
+            for block in headers_of(fs, trail, seqno):
+                if block.end > position or left == 0:
+                    break
+                left = None if left is None else left - 1
+                found = block.header.time_us or found
+        except (DamageError, MismatchError):
+            return None  # damaged, or gone: who reads it for its data tells that
+        if found is not None or left == 0:
+            return found if left != 0 else None
+    return None
 
 
 def last_header(fs: Fs, trail: TrailName) -> FileHeader | None:

@@ -20,17 +20,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final, Literal
 
 import msgpack
 
 MISSING: Final = False
+MAX_NAME: Final = 1000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_US: Final = timedelta(microseconds=1)
+TEXT_UNIT: Final = 64
+"""So many characters of names and types count as one column where definitions are bounded."""
 
 Value = str | bytes | None | Literal[False]
 Image = Sequence[Value]
 Record = tuple[Any, ...]
+
+
+def time_of(us: int) -> datetime:
+    """A time of a record, or of a file's header."""
+    return _EPOCH + us * _US
+
+
+def us_of(time: datetime) -> int:
+    """The inverse of time_of."""
+    return (time - _EPOCH) // _US
 
 
 class Op(IntEnum):
@@ -45,6 +61,9 @@ class Op(IntEnum):
     DDL = 7
     HEARTBEAT = 8
 
+
+BEGIN, INSERT, UPDATE, DELETE, TRUNCATE, COMMIT, DDL, HEARTBEAT = map(int, Op)
+"""Plain numbers for loops over records: a comparison with a member of an enum takes as long as all else there."""
 
 TRUNCATE_CASCADE = 1
 TRUNCATE_RESTART_IDENTITY = 2
@@ -68,21 +87,26 @@ class TableDef:
     name: str
     columns: tuple[Column, ...]
     id: bytes = b""
+    key: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Indexes of the key columns, in column order; empty if the table has no key."""
+    full_name: str = field(init=False, repr=False, compare=False)
+    """`schema.name`, for people."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key", tuple(i for i, column in enumerate(self.columns) if column.key))
+        object.__setattr__(self, "full_name", f"{self.schema}.{self.name}")
         # Names of an SQL_ASCII database may be no UTF-8.
         wire = msgpack.packb(self.to_wire(), unicode_errors="surrogateescape")
         object.__setattr__(self, "id", hashlib.blake2b(wire, digest_size=16).digest())
 
-    @property
-    def key(self) -> tuple[int, ...]:
-        """Indexes of the key columns, in column order; empty if the table has no key."""
-        return tuple(i for i, column in enumerate(self.columns) if column.key)
+    def __hash__(self) -> int:
+        return hash(self.id)  # of all content; going through every column anew is dear where changes are counted
 
     @property
-    def full_name(self) -> str:
-        """`schema.name`, for people."""
-        return f"{self.schema}.{self.name}"
+    def weight(self) -> int:
+        """What it counts where definitions are bounded: one, its columns, and their texts, as a type has any length."""
+        text = sum(len(c.name) + len(c.type) + len(c.native) for c in self.columns)
+        return 1 + len(self.columns) + (len(self.schema) + len(self.name) + text) // TEXT_UNIT
 
     def to_wire(self) -> list[Any]:
         """Plain lists for msgpack; the hash covers exactly this."""
@@ -90,8 +114,20 @@ class TableDef:
 
     @classmethod
     def from_wire(cls, wire: Any) -> TableDef:
-        """Inverse of to_wire. Raises ValueError, TypeError or IndexError on a wrong shape."""
+        """Inverse of to_wire. Raises TypeError on a wrong shape."""
+        if type(wire) is not list or len(wire) != 3 or type(wire[2]) is not list:
+            raise TypeError("no list of schema, name and columns")
         schema, name, columns = wire
         if not (isinstance(schema, str) and isinstance(name, str)):
-            raise TypeError("a table definition begins with two names")
-        return cls(schema, name, tuple(Column(str(n), str(t), str(nat), bool(k)) for n, t, nat, k in columns))
+            raise TypeError("a table definition that does not begin with two names")
+        if max(len(schema), len(name)) > MAX_NAME:
+            raise TypeError(f"a table's name of more than {MAX_NAME} characters")
+        return cls(schema, name, tuple(_column(column) for column in columns))
+
+
+def _column(wire: Any) -> Column:
+    if type(wire) is not list or tuple(map(type, wire)) != (str, str, str, bool):
+        raise TypeError("a column that is not name, type, native type and whether it is of the key")
+    if len(wire[0]) > MAX_NAME:
+        raise TypeError(f"a column's name of more than {MAX_NAME} characters")
+    return Column(*wire)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 
 from trails.crypt import FileKey, file_key
-from trails.errors import DamageError, MismatchError
+from trails.errors import DamageError, GateError, MismatchError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     BODY_OFFSET,
     DURABLE_OFFSET,
+    MEND,
     BlockHeader,
     FileHeader,
     check_payload,
@@ -28,18 +30,18 @@ DURABLE_TRIES = 5
 DURABLE_PAUSE = 0.002
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """A file of a trail. `ended` is for its user: an END block was met."""
 
-    def __init__(self, file: File, path: str, header: FileHeader, first_rba: int, fs: Fs, trail: TrailName) -> None:
-        self._fs = fs
-        self._trail = trail
-        self._key: FileKey | None = None
-        self.file = file
-        self.path = path
-        self.header = header
-        self.first_rba = first_rba
-        self.ended = False
+    file: File
+    path: str
+    header: FileHeader
+    first_rba: int
+    _fs: Fs
+    _trail: TrailName
+    _key: FileKey | None = None
+    ended: bool = False
 
     def read_durable_end(self) -> int:
         """The durable end as it stands now; DamageError if its CRC stays wrong or it points beyond the file."""
@@ -55,7 +57,7 @@ class Segment:
         if end > self.file.size():
             raise DamageError(
                 f"{self.path}, RBA {self.file.size()}: damaged: expected {end} durable bytes, found {self.file.size()}",
-                hint="The file was truncated; restore it from a copy",
+                hint=f"The file was truncated. {MEND}",
             )
         return end
 
@@ -66,22 +68,19 @@ class Segment:
         if rba + header.size > limit:
             raise DamageError(
                 f"{self.path}, RBA {rba}: damaged: expected a block of {header.size} bytes, found {limit - rba}",
-                hint="Restore the file from a copy",
+                hint=MEND,
             )
         return header
 
-    def payload(self, rba: int, header: BlockHeader) -> bytes:
-        """The payload of the block at `rba` as it is stored. Raises DamageError if its CRC is wrong."""
-        payload = self.file.read_at(rba + BLOCK_HEADER_SIZE, header.payload_len)
-        check_payload(header, payload, self.path, rba)
-        return payload
-
-    def plain(self, rba: int, header: BlockHeader) -> tuple[BlockHeader, bytes]:
-        """The block at `rba` as its writer was given it: decrypted if it is encrypted.
+    def plain(self, rba: int, header: BlockHeader, *, sealed: bool = False) -> tuple[BlockHeader, bytes]:
+        """The block at `rba` as its writer was given it: decrypted if it is encrypted; or `sealed`, as it is stored.
 
         Raises KeyMissingError where the key is not here, DamageError if CRC or key say that it was changed.
         """
-        payload = self.payload(rba, header)
+        payload = self.file.read_at(rba + BLOCK_HEADER_SIZE, header.payload_len)
+        check_payload(header, payload, self.path, rba)
+        if sealed:
+            return header, payload
         if header.is_encrypted:
             return self.key.open(header, payload, rba, self.path)
         if self.header.key_id and (payload or self.header.sealing > 1):
@@ -89,7 +88,7 @@ class Segment:
             raise DamageError(
                 f"{self.path}, RBA {rba}: damaged: expected an encrypted payload, as the file's header names a key; "
                 "found a plain one",
-                hint="Restore the file from a copy, or make the trail anew from its source",
+                hint=MEND,
             )
         return header, payload
 
@@ -135,3 +134,13 @@ def open_segment(fs: Fs, trail: TrailName, seqno: int, *, write: bool = False) -
         file.close()
         raise
     return Segment(file, path, header, first_rba, fs, trail)
+
+
+def goes_on_from(fs: Fs, trail: TrailName, seqno: int) -> int | None:
+    """Which file this one says that it follows, over a gap; None also where it can't be read, as others tell that."""
+    try:
+        segment = open_segment(fs, trail, seqno)
+    except (GateError, FileNotFoundError):
+        return None
+    segment.close()
+    return segment.header.follows

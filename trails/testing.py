@@ -77,7 +77,7 @@ class _Write:
 
 
 class FaultFs:
-    """See the module. `crash_at`: the call (1, 2, ...) that crashes instead of running; None: none does.
+    """The file system that crashes. `crash_at`: the call (1, 2, ...) that crashes instead of running; None: none does.
 
     `fail`: called with (operation, path) before each call; it may raise an OperatorError (EIO, disk full).
     `watch`: called before that, with what the call is; it may look at what is `left()` by a crash at this call.
@@ -88,6 +88,8 @@ class FaultFs:
         self.crash_at = crash_at
         self.fail: Callable[[str, str], None] = lambda _operation, _path: None
         self.watch: Callable[[str], None] | None = None
+        self.appends = False
+        """Whether the call that `fail` is asked about makes a file longer: what a full disk refuses."""
         self._torn: _Write | None = None
         self._log: list[tuple[str, str]] = []
         self._names: dict[str, _Inode] = {}
@@ -132,6 +134,22 @@ class FaultFs:
         change(inode.data)
         inode.disk = bytearray(inode.data)
 
+    def take_away(self, path: str, *, by: bytes | None = None) -> None:
+        """Remove a file behind everybody's back, or put another one in its place; who has it open keeps what it had."""
+        other = None if by is None else _Inode(bytearray(by), bytearray(by))
+        for names in (self._names, self._synced_names):
+            names.pop(path, None)
+            if other is not None:
+                names[path] = other
+
+    def holds(self, path: str, inode: _Inode) -> bool:
+        """Whether the path leads to this file."""
+        return self._names.get(path) is inode
+
+    def links(self, inode: _Inode) -> int:
+        """How many names it has."""
+        return sum(each is inode for each in self._names.values())
+
     @property
     def log(self) -> list[str]:
         """The calls so far, as "write lt000000000"."""
@@ -145,6 +163,7 @@ class FaultFs:
         """Count a call, and crash or fail if it is its turn; then of a write only what is `torn` is done."""
         self.calls += 1
         self._log.append((operation, path))
+        self.appends = torn is not None
         if self.watch is not None:
             self._torn = torn
             self.watch(f"call {self.calls}: {operation} {path}")
@@ -161,7 +180,6 @@ class FaultFs:
     # Fs
 
     def create(self, path: str) -> File:
-        """See Fs."""
         self.called("create", path)
         if path in self._names:
             raise FileExistsError(path)
@@ -169,47 +187,40 @@ class FaultFs:
         return _FaultFile(self, path, self._names[path])
 
     def open(self, path: str, *, write: bool = False) -> File:  # noqa: ARG002  # modes are not modelled
-        """See Fs."""
         self.called("open", path)
         if path not in self._names:
             raise FileNotFoundError(path)
         return _FaultFile(self, path, self._names[path])
 
     def rename(self, source: str, target: str) -> None:
-        """See Fs."""
         self.called("rename", target)
         self._names[target] = self._names.pop(source)
 
     def remove(self, path: str) -> None:
-        """See Fs."""
         self.called("remove", path)
         self._names.pop(path, None)
 
     def listdir(self, folder: str) -> list[str]:
-        """See Fs."""
         self.called("listdir", folder)
         return [os.path.basename(path) for path in self._names if os.path.dirname(path) == folder]
 
     def exists(self, path: str) -> bool:
-        """See Fs."""
         self.called("exists", path)
         return path in self._names
 
     def makedirs(self, folder: str) -> None:
-        """See Fs; folders are not modelled, only names in them."""
+        """Nothing: folders are not modelled, only names in them."""
         self.called("makedirs", folder)
 
     def sync_dir(self, folder: str) -> None:
-        """See Fs."""
         self.called("sync_dir", folder)
         kept = {p: i for p, i in self._synced_names.items() if os.path.dirname(p) != folder}
         self._synced_names = kept | {p: i for p, i in self._names.items() if os.path.dirname(p) == folder}
 
     def lock(self, path: str) -> Lock:
-        """See Fs."""
         self.called("lock", path)
         if path in self._locks:
-            raise LockedError(f"{path}: held by process (test)")
+            raise LockedError(f"{path}: held by process (test)", hint="Stop that process first")
         self._locks.add(path)
         return _FaultLock(self, path)
 
@@ -227,6 +238,9 @@ class FaultFs:
 class _FaultLock:
     def __init__(self, fs: FaultFs, path: str) -> None:
         self._fs, self._path, self._generation = fs, path, fs.generation
+
+    def keep(self) -> bool:
+        return False  # locks have no files here
 
     def release(self) -> None:
         self._fs.release(self._path, self._generation)
@@ -266,6 +280,16 @@ class _FaultFile:
             self._inode.dirty.clear()  # as Linux does: the pages look clean, the bytes are nowhere
             raise
         self._inode.sync()
+
+    def is_at(self, path: str) -> bool:
+        # No call of its own: a look leaves nothing that the call before it did not leave.
+        return self._fs.holds(path, self._inode)
+
+    def links(self) -> int:
+        return self._fs.links(self._inode)
+
+    def hold(self) -> None:
+        return  # as with keep()
 
     def close(self) -> None:
         return

@@ -15,7 +15,7 @@ from watchdog.observers import Observer
 from trails.errors import OperatorError
 
 
-class Watch(FileSystemEventHandler):
+class FolderWatch(FileSystemEventHandler):
     """`fileno()` is readable after something in `folder` changed, until clear()."""
 
     def __init__(self, folder: str) -> None:

@@ -1,0 +1,1 @@
+"""The sources: a folder for each database."""

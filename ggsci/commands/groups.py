@@ -1,79 +1,272 @@
-"""Commands that register groups, alter and delete them."""
+"""ADD, ALTER and DELETE of groups: all they do is to write the registration, which a process reads at its start.
+
+An ALTER has a number that no earlier ALTER of this home had, also of a group deleted since: the process compares it
+with the number its output bears, and so obeys each once.
+"""
 
 from __future__ import annotations
 
-from ggsci.commands.row import GROUPS, row
-from ggsci.grammar import Kind, Option
+import hashlib
+from dataclasses import replace
+from typing import Any
 
-_START_AT = (
-    Option("EXTSEQNO", Kind.NUMBER),
-    Option("EXTRBA", Kind.NUMBER),
-)
-_CSN = (
-    Option("LSN", Kind.WORD, choice="csn"),
-    Option("SCN", Kind.WORD, choice="csn"),
-    Option("CSN", Kind.WORD, choice="csn"),
-)
-_BEGIN = (Option("BEGIN", Kind.TEXT), Option("CSN", Kind.WORD))
-_DESC = Option("DESC", Kind.TEXT)
-_POSITION_NOTE = (
-    "EXTSEQNO and EXTRBA name a block border of the trail the group reads; EXTRBA 0 is the file's beginning. "
-    "The position is checked before it is recorded."
-)
-_PUMP_NOTE = (
-    "A pump's BEGIN (NOW, or a time of this machine's time zone) is looked up in its trail at once: the block of the "
-    "first transaction committed then or later, in the trail's order; commit times may go back by an hour in it. A "
-    "block has the time of the last transaction in it, and what else it holds goes along. "
-)
-_SAVE = Option("SAVE", Kind.NUMBER)
-_CLEANUP_NOTE = "INFO ..., DETAIL shows the runs. The checkpoint stays as it is. A running group is refused."
+from ggsci.commands import leaving
+from ggsci.commands.choose import chosen, kind_of, locked, registered, wild
+from ggsci.commands.database import delete_row
+from ggsci.commands.placing import known_csn, of_extract, of_new_extract, of_pump, of_replicat
+from ggsci.commands.session import OperatorSession
+from ggsci.table.grammar import CommandError, Parsed
+from trails.checkpoint import load as load_checkpoints
+from trails.checkpoint import reserve as reserve_checkpoint
+from trails.errors import DamageError, GateError
+from trails.fs import read_bytes, replace_durably
+from trails.position import TrailName
+from trails.reader import last_header
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.methods import METHODS
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import globals as globals_file
 
-ROWS = (
-    row(GROUPS, "ADD EXTRACT", "groups:add_extract", Kind.GROUP,
-         "Register an Extract on the database's log, or (EXTTRAILSOURCE) a pump on a trail.",
-         "ADD EXTRACT ext1, TRANLOG, BEGIN NOW ; ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt",
-         Option("TRANLOG", choice="source", needed=True), Option("EXTTRAILSOURCE", Kind.TRAIL, choice="source"),
-         Option("BEGIN", Kind.TEXT), *_START_AT, *_CSN, _DESC,
-         notes="An Extract begins where its slot was made (BEGIN NOW, the default), a pump at its trail's first file. "
-         + _PUMP_NOTE + _POSITION_NOTE),
-    row(GROUPS, "ALTER EXTRACT", "groups:alter_extract", Kind.GROUP,
-         "Give a stopped Extract or pump another place, or a new trail file. Obeyed once, at the next START.",
-         "ALTER EXTRACT pmp1, EXTSEQNO 3, EXTRBA 0 ; ALTER EXTRACT pmp1, BEGIN '2026-02-03 02:30:05' ; "
-         "ALTER EXTRACT ext1, BEGIN NOW ; ALTER EXTRACT ext1, ETROLLOVER",
-         Option("BEGIN", Kind.TEXT), *_START_AT, *_CSN, Option("ETROLLOVER"), _DESC,
-         notes="An Extract on a log: EXTSEQNO and EXTRBA are Sequence # and RBA as SHOWCH shows them, BEGIN NOW is the "
-         "log's end at the next START; PostgreSQL can't begin at a time, nor before what its slot has let go of. "
-         + _PUMP_NOTE + _POSITION_NOTE),
-    row(GROUPS, "CLEANUP EXTRACT", "cleaning:cleanup", Kind.GROUPS,
-         "Forget the runs of stopped Extracts and pumps, but for the last one; SAVE n keeps n more.",
-         "CLEANUP EXTRACT ext1 ; CLEANUP EXTRACT *, SAVE 5", _SAVE, notes=_CLEANUP_NOTE),
-    row(GROUPS, "DELETE EXTRACT", "groups:delete", Kind.GROUPS,
-         "Remove a stopped Extract or pump: its registration and checkpoint file. Trails stay.",
-         "DELETE EXTRACT ext1 ; DELETE EXTRACT *!", notes="Wildcards ask first, unless the command ends with `!`."),
-    row(GROUPS, "ADD REPLICAT", "groups:add_replicat", Kind.GROUP,
-         "Register a Replicat on a trail.",
-         "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.checkpoint",
-         Option("EXTTRAIL", Kind.TRAIL, needed=True), Option("CHECKPOINTTABLE", Kind.TABLE), *_START_AT, *_BEGIN, _DESC,
-         notes="Without CHECKPOINTTABLE, that of GLOBALS. A Replicat whose row is still in the target goes on there. "
-         + _POSITION_NOTE),
-    row(GROUPS, "ALTER REPLICAT", "groups:alter_replicat", Kind.GROUP,
-         "Give a stopped Replicat another place in its trail. Obeyed once, at the next START.",
-         "ALTER REPLICAT rep1, EXTSEQNO 0, EXTRBA 0 ; ALTER REPLICAT rep1, BEGIN '2026-02-03 02:30:05' ; "
-         "ALTER REPLICAT rep1, CSN 0/16B3748", *_START_AT, *_BEGIN, _DESC,
-         notes=_POSITION_NOTE + " BEGIN (NOW, or a time of this machine's time zone) and CSN name the first "
-         "transaction to apply: one committed then or later, or of that CSN or a higher one, wherever it stands."),
-    row(GROUPS, "CLEANUP REPLICAT", "cleaning:cleanup", Kind.GROUPS,
-         "Forget the runs of stopped Replicats, but for the last one; SAVE n keeps n more.",
-         "CLEANUP REPLICAT rep1 ; CLEANUP REPLICAT *, SAVE 5", _SAVE, notes=_CLEANUP_NOTE),
-    row(GROUPS, "SYNCHRONIZE REPLICAT", "cleaning:synchronize", Kind.GROUPS,
-         "Say where a Replicat stands, and why it never needs to be synchronized.", "SYNCHRONIZE REPLICAT rep1",
-         lists=True, notes="Coordinated Replicats of GoldenGate have threads that stand at different places after a "
-         "crash. A Replicat of Trailgate has one place: its row, committed with the data."),
-    row(GROUPS, "DELETE REPLICAT", "groups:delete", Kind.GROUPS,
-         "Remove a stopped Replicat; after DBLOGIN also its row in the checkpoint table.",
-         "DELETE REPLICAT rep1",
-         notes="Without DBLOGIN the row stays, and a Replicat of that name added again goes on where it stood."),
-    row(GROUPS, "DELETE ER", "groups:delete", Kind.GROUPS, "DELETE for Extracts and Replicats.", "DELETE ER old*!"),
-    row(GROUPS, "CLEANUP ER", "cleaning:cleanup", Kind.GROUPS, "CLEANUP for Extracts and Replicats.",
-         "CLEANUP ER * ; CLEANUP ER *, SAVE 5", _SAVE),
-)  # fmt: skip
+
+def add_extract(session: OperatorSession, command: Parsed) -> None:
+    """Register an Extract on a log, or a pump on a trail."""
+    trail = command.text("EXTTRAILSOURCE")
+    if command.has(registrations.SOURCEISTABLE):
+        _refuse_places(command)
+        _add(session, command, Registration(command.operand, "EXTRACT", registrations.SOURCEISTABLE), {})
+        session.say("EXTRACT added: a task, which EXTFILE of its parameter file says where to write.")
+        return
+    alter = of_pump(session, command, trail) if trail else of_new_extract(session, command)
+    _add(session, command, _extract(command, trail), alter)
+    session.say("EXTRACT added.")
+
+
+def _extract(command: Parsed, trail: str) -> Registration:
+    if trail:
+        return Registration(command.operand, "EXTRACT", "TRAIL", trail)
+    method = next((word for word in METHODS if command.has(word)), METHODS[0])
+    return Registration(command.operand, "EXTRACT", "TRANLOG", method=method)
+
+
+def add_replicat(session: OperatorSession, command: Parsed) -> None:
+    """Register a Replicat on a trail."""
+    home = session.home
+    trail = command.text("EXTTRAIL") or command.text("EXTFILE")
+    source = registrations.SPECIALRUN if command.has("EXTFILE") else "TRAIL"
+    if source == registrations.SPECIALRUN:
+        _refuse_places(command)
+    elif command.has(registrations.SPECIALRUN):
+        raise CommandError("ADD REPLICAT: SPECIALRUN applies a file: name EXTFILE, not EXTTRAIL")
+    alter = of_replicat(session, command, trail)
+    table = command.text("CHECKPOINTTABLE") or str(globals_file.read(home).one("CHECKPOINTTABLE", ""))
+    _add(session, command, Registration(command.operand, "REPLICAT", source, trail, checkpoint_table=table), alter)
+    session.say("REPLICAT added.")
+
+
+_PLACES = ("BEGIN", "EXTSEQNO", "EXTRBA", "CSN", "LSN", "SCN", "LOGNUM", "LOGPOS", "GTID")
+
+
+def _refuse_places(command: Parsed) -> None:
+    """A task begins at the beginning."""
+    given = [name for name in _PLACES if command.has(name)]
+    if given:
+        raise CommandError(f"{command.command.name}: a task begins at the beginning; leave {given[0]} out")
+
+
+def _add(session: OperatorSession, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
+    home = session.home
+    _refuse_taken(home, group.name)
+    if group.trail:
+        _refuse_foreign(home, command.command.name, group.trail)
+    with locked(home, group.name, command.command.name):
+        _refuse_taken(home, group.name)
+        registrations.save(
+            home,
+            replace(
+                group,
+                added_us=session.now_us(),
+                desc=command.text("DESC"),
+                group_key=group_key(home, group.name),
+                alter=alter,
+                alter_no=_next_alter(home) if alter else 0,
+            ),
+        )
+        reserve_checkpoint(home.fs, home.checkpoint(group.name, group.kind))
+
+
+def _refuse_taken(home: Home, name: str) -> None:
+    if name == MANAGER:
+        raise CommandError(f"{name} is the Manager's own name; a group can't have it")
+    if home.fs.exists(home.registration(name)):
+        raise CommandError(f"group {name} already exists", hint=f"DELETE it first, or ALTER it. INFO {name} shows it")
+
+
+def _refuse_foreign(home: Home, what: str, trail: str) -> None:
+    """A trail is purged by what its own home knows of its readers."""
+    if other := home.other_home_of(TrailName.parse(trail, home.root).folder):
+        raise CommandError(
+            f"{what}: trail {trail} lies in the home {other}, whose Manager would purge what this group still needs",
+            hint="ADD the group in that home, or let a pump of that home send the trail here",
+        )
+
+
+def group_key(home: Home, name: str) -> int:
+    """The group's number in the checkpoint table: the same again when it is deleted and added again."""
+    return int.from_bytes(hashlib.blake2b(f"{home.id}/{name}".encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _next_alter(home: Home) -> int:
+    """A number above every ALTER this home has seen, noted before it is used."""
+    path = home.folder("dirpcs") + "/ALTERS"
+    noted = read_bytes(home.fs, path).strip() if home.fs.exists(path) else b"0"
+    known = [max(group.alter_no, group.start_no) for group in registrations.all(home)]
+    number = max([int(noted) if noted.isdigit() else 0, *known]) + 1
+    replace_durably(home.fs, path, b"%d\n" % number)
+    return number
+
+
+# --- ALTER ------------------------------------------------------------------------------------------------------------
+
+
+def alter_extract(session: OperatorSession, command: Parsed) -> None:
+    """Another place, or a new trail file."""
+    group = registered(session.home, command.operand, "EXTRACT")
+    if group.is_task:
+        _refuse_places(command)
+        if command.has("ETROLLOVER"):
+            raise CommandError(f"ALTER EXTRACT: {group.name} is a task, which writes its file anew at each START")
+    alter = of_pump(session, command, group.trail) if group.trail else of_extract(session, command)
+    if command.has("ETROLLOVER"):
+        alter["etrollover"] = True
+    _alter(session, command, group, alter)
+    session.say("EXTRACT altered.")
+    if command.has("ETROLLOVER"):
+        session.say("A new trail file begins at the next START; readers go on into it by themselves.")
+
+
+def alter_replicat(session: OperatorSession, command: Parsed) -> None:
+    """Another place in the trail."""
+    group = registered(session.home, command.operand, "REPLICAT")
+    alter = of_replicat(session, command, group.trail)
+    _alter(session, command, group, alter)
+    session.say("REPLICAT altered.")
+
+
+_SWITCHES = {"SKIPTRANSACTION": "skip", "FILTERDUPTRANSACTIONS": "filter_dup", "PASTHOLE": "past_hole"}
+
+
+def order_start(session: OperatorSession, command: Parsed, group: Registration) -> None:
+    """Note what START says of the place, before the process is started: numbered as an ALTER, and obeyed once."""
+    home = session.home
+    order: dict[str, Any] = {key: 1 for option, key in _SWITCHES.items() if command.has(option)}
+    for option, key in (("ATCSN", "at_csn"), ("AFTERCSN", "after_csn")):
+        if command.has(option):
+            order[key] = known_csn(home, group.trail, command.text(option), f"START: {option}")
+    if not order:
+        if _waits(home, group):
+            session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; now it is.")
+        return
+    if group.kind != "REPLICAT":
+        raise CommandError(f"{command.command.name}: the options of START that say where to begin are for a Replicat")
+    with locked(home, group.name, command.command.name):
+        group = registrations.load(home, group.name)
+        if _waits(home, group):
+            session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; it is replaced.")
+        registrations.save(home, replace(group, start=order, start_no=_next_alter(home)))
+
+
+def _waits(home: Home, group: Registration) -> bool:
+    """May what a START ordered still be waiting for a process? Only good for a notice, as `_unspent`."""
+    if not group.start or group.start_no <= group.alter_no:
+        return False
+    try:
+        return _obeyed_by_reader(home, group) < group.start_no
+    except GateError:
+        return False
+
+
+def _alter(session: OperatorSession, command: Parsed, group: Registration, alter: dict[str, Any]) -> None:
+    home = session.home
+    if not alter and not command.has("DESC"):
+        raise CommandError(
+            f"{command.command.name}: what is to be altered?", hint=f"Syntax: {command.command.syntax()}"
+        )
+    with locked(home, group.name, command.command.name):
+        group = registrations.load(home, group.name)
+        if command.has("DESC"):
+            group = replace(group, desc=command.text("DESC"))
+        if alter:
+            leaving.ask(session, command, group, alter)
+            if _unspent(home, group):
+                session.say(f"The ALTER before this one ({_words(group.alter)}) was not obeyed yet; it is replaced.")
+            group = replace(group, alter=alter, alter_no=_next_alter(home))
+        registrations.save(home, group)
+
+
+def _unspent(home: Home, group: Registration) -> bool:
+    """May the last ALTER still be waiting for a START? Only good for a notice: a reader is told by its checkpoint."""
+    try:
+        obeyed = _obeyed_by_trail(home, group) if group.source == "TRANLOG" else _obeyed_by_reader(home, group)
+    except GateError:
+        return False
+    return bool(group.alter) and obeyed < group.alter_no
+
+
+def _obeyed_by_trail(home: Home, group: Registration) -> int:
+    headers = [last_header(home.fs, TrailName.parse(trail.path, home.root)) for trail in group.trails]
+    return max((header.alter for header in headers if header), default=0)
+
+
+def _obeyed_by_reader(home: Home, group: Registration) -> int:
+    saves = load_checkpoints(home.fs, home.checkpoint(group.name, group.kind))
+    return int(saves[0].extra.get("alter_no", 0)) if saves else 0
+
+
+def _words(alter: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in alter.items())
+
+
+# --- DELETE -----------------------------------------------------------------------------------------------------------
+
+
+def delete(session: OperatorSession, command: Parsed) -> None:
+    """Forget stopped groups; a running one is refused, the others go."""
+    groups = _unreadable(session.home, command) or chosen(session, command)
+    if wild(command.operand):
+        names = ", ".join(group.name for group in groups)
+        session.confirm(f"This deletes {names}. Are you sure", command)
+    for group in groups:
+        try:
+            _delete(session, group)
+        except GateError as error:
+            session.fail(str(error))
+
+
+def _unreadable(home: Home, command: Parsed) -> list[Registration]:
+    """The one group that is named, if its registration is damaged: nothing but its name and kind is known."""
+    kind, name = kind_of(command), command.operand
+    if kind and not wild(name) and home.fs.exists(home.registration(name)):
+        try:
+            registrations.load(home, name)
+        except DamageError:
+            return [Registration(name, kind, "", group_key=group_key(home, name))]
+    return []
+
+
+def _delete(session: OperatorSession, group: Registration) -> None:
+    home = session.home
+    with locked(home, group.name, f"DELETE {group.kind}"):
+        # The registration goes first, the row last: a crash in between leaves a file that nobody reads and a row where
+        # a group added again goes on. The other way round, the group could still be started, from the trail's begin.
+        registrations.delete(home, group.name)
+        home.fs.remove(home.checkpoint(group.name, group.kind))
+        home.fs.remove(home.status(group.name, group.kind))
+        session.say(f"Deleted {group.kind} {group.name}.")
+        if group.kind == "REPLICAT" and (told := delete_row(session, group)):
+            session.say(told)
+    if (noted := group.registered) is not None and noted.holds:
+        session.say(
+            f"What REGISTER EXTRACT made remains in database {noted.database} and holds back its log: {noted.shown}. "
+            "Drop it there; UNREGISTER EXTRACT does that only before DELETE."
+        )

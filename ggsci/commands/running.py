@@ -1,112 +1,260 @@
-"""Commands that every kind of group has: START, STOP, STATS, SEND, INFO, ..."""
+"""START, STOP, KILL, STATUS and LAG: what is asked of the Manager, and of running groups themselves.
+
+START and KILL are the Manager's work (a group is its child); the others go to the group's own control socket.
+START and STOP wait for the outcome, for a bounded time, and say it: a word that something "was requested" helps nobody.
+"""
 
 from __future__ import annotations
 
-from ggsci.commands.row import LOOK, RUN, row
-from ggsci.grammar import Command, Kind, Option
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
 
-_TASKS = (Option("TASKS", choice="which"), Option("ALLPROCESSES", choice="which"))
-_INFO = (Option("DETAIL"), Option("SHOWCH", Kind.NUMBER, optional_value=True), *_TASKS)
-_EVERY_REQUEST = ("STATUS", "STOP", "FORCESTOP", "GETLAG", "LOGEND", "REPORT")
+from ggsci import facts
+from ggsci.check import check_group_file, dry_run, mistakes
+from ggsci.commands.asking import LOOK_EACH, checked, turns
+from ggsci.commands.choose import chosen, facts_of, wild
+from ggsci.commands.groups import order_start
+from ggsci.commands.session import OperatorSession
+from ggsci.table.grammar import CommandError, Parsed
+from ggsci.views.view import stamp
+from trails.errors import AwayError, GateError
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.home.status import FOR_TRAIL, GroupStatus, Status, status_of
+from trails.runtime.process.control import ask
 
-
-def _request(name: str, kind: Kind | None = None, *, optional: bool = False) -> Option:
-    return Option(name, kind, optional_value=optional, choice="request", needed=True)
-
-
-_REQUESTS = (*map(_request, _EVERY_REQUEST), _request("GETPARAMINFO", Kind.WORD, optional=True))
-_EXTRACT_REQUESTS = (
-    _request("ROLLOVER"),
-    _request("SHOWTRANS", Kind.WORD, optional=True), Option("TABULAR"), Option("COUNT", Kind.NUMBER),
-    Option("DURATION", Kind.NUMBER), *(Option(u, choice="unit") for u in ("SECONDS", "MINUTES", "HOURS", "DAYS")),
-    _request("WARNLONGTRANS", Kind.WORD), Option("CHECKINTERVAL", Kind.WORD),
-    _request("GETTCPSTATS"), _request("RESETTCPSTATS"),
-)  # fmt: skip
-_REPLICAT_REQUESTS = (
-    *(_request(name, Kind.TABLES, optional=True) for name in ("HANDLECOLLISIONS", "NOHANDLECOLLISIONS")),
-    _request("DISCARDROLLOVER"),
-)  # fmt: skip
-_SENDS = {
-    "EXTRACT": (*_REQUESTS, *_EXTRACT_REQUESTS), "REPLICAT": (*_REQUESTS, *_REPLICAT_REQUESTS),
-    "ER": (*_REQUESTS, *_EXTRACT_REQUESTS, *_REPLICAT_REQUESTS),
-}  # fmt: skip
-_EXTRACT_NOTES = (
-    " SHOWTRANS shows the source's open transactions that hold back its log: all, one by its id, COUNT n of them, or "
-    "those open for DURATION n SECONDS (MINUTES, HOURS, DAYS). WARNLONGTRANS takes durations such as 30m, and holds "
-    "until the process ends. For pumps: GETTCPSTATS shows bytes, messages, waits and compression of the link."
-)
-_REPLICAT_NOTES = (
-    " HANDLECOLLISIONS and NOHANDLECOLLISIONS take source tables (all, if none are named), and hold until the "
-    "process ends: the parameter file holds again at the next START. DISCARDROLLOVER begins a new discard file."
-)
-_SEND_NOTES = {"EXTRACT": _EXTRACT_NOTES, "REPLICAT": _REPLICAT_NOTES, "ER": _EXTRACT_NOTES + _REPLICAT_NOTES}
-_SEND_EXAMPLES = {
-    "EXTRACT": " ; SEND EXTRACT {}, SHOWTRANS TABULAR ; SEND EXTRACT {}, SHOWTRANS DURATION 20 MINUTES ; "
-    "SEND EXTRACT pmp1, GETTCPSTATS",
-    "REPLICAT": " ; SEND REPLICAT {}, NOHANDLECOLLISIONS sales.*",
-    "ER": "",
-}
-_STATS = (
-    Option("TOTAL"), Option("DAILY"), Option("HOURLY"), Option("LATEST"), Option("RESET"),
-    Option("REPORTRATE", Kind.WORD), Option("TABLE", Kind.TABLES, choice="tables"),
-    Option("TOTALSONLY", Kind.TABLES, choice="tables"),
-)  # fmt: skip
-_STATS_NOTES = (
-    "TOTAL counts since the process started, DAILY and HOURLY since midnight and the full hour (or the start), LATEST "
-    "since the last RESET; all four are shown if none is named. REPORTRATE HR, MIN or SEC shows counts by time, "
-    "TOTALSONLY all tables of a pattern as one."
-)
+START_SECONDS = 60.0
+WAIT_SECONDS = 5.0
+"""So long a started group may wait for somebody before START says so and comes back."""
+MOST_WARNINGS = 5
+CAUTION = "Warning: "
+_WARNING = re.compile(r"WARNING +TG-\d{5} +(.*)")
+STOP_SECONDS = 120.0
+SPAWN_SECONDS = 10.0
 
 
-def _for_each_kind(kind: str, name: str, article: str) -> tuple[Command, ...]:
-    """The commands that Extracts and Replicats (and ER, both) share."""
-    begins = (
-        Option("ATCSN", Kind.WORD, choice="begin"), Option("AFTERCSN", Kind.WORD, choice="begin"),
-        Option("SKIPTRANSACTION", choice="begin"),
-    ) if kind != "EXTRACT" else ()  # fmt: skip
-    begin_example = f" ; START {kind} {name}, AFTERCSN 0/16B3748" if kind == "REPLICAT" else ""
-    begin_note = (
-        " For one Replicat: ATCSN leaves out the transactions before that CSN, AFTERCSN those up to it, also when they "
-        "are still to come; SKIPTRANSACTION leaves out the next one. Noted before the start, and obeyed once, however "
-        "often the process dies meanwhile."
-    ) if begins else ""  # fmt: skip
-    cdr = (Option("REPORTCDR"),) if kind == "REPLICAT" else ()
-    cdr_example = f" ; STATS {kind} {name}, REPORTCDR" if cdr else ""
-    cdr_note = " REPORTCDR adds what conflict detection and resolution counted." if cdr else ""
-    return (
-        row(RUN, f"START {kind}", "running:start", Kind.GROUPS,
-             f"Check the parameter file of {article}, then have the Manager start it; waits until it runs or fails.",
-             f"START {kind} {name} ; START {kind} *" + begin_example, *begins,
-             notes="Refused while the parameter file has mistakes: all are listed, with file and line." + begin_note),
-        row(RUN, f"STOP {kind}", "running:stop", Kind.GROUPS,
-             f"Have {article} finish what it holds, save its checkpoint and stop; waits until it has.",
-             f"STOP {kind} {name}"),
-        row(RUN, f"KILL {kind}", "running:kill", Kind.GROUPS,
-             f"Have the Manager end {article} at once (SIGKILL). It shows ABENDED and isn't restarted before START.",
-             f"KILL {kind} {name}"),
-        row(RUN, f"STATUS {kind}", "running:status", Kind.GROUPS,
-             f"Show the status of {article} in one line.", f"STATUS {kind} {name} ; STATUS {kind} * --json",
-             *_TASKS, lists=True),
-        row(RUN, f"STATS {kind}", "asking:stats", Kind.GROUPS,
-             f"Ask {article} how many changes of each table it has handled.",
-             f"STATS {kind} {name} ; STATS {kind} {name}, LATEST, REPORTRATE SEC ; STATS {kind} {name}, TABLE sales.*"
-             + cdr_example, *_STATS, *cdr, lists=True, notes=_STATS_NOTES + cdr_note),
-        row(RUN, f"SEND {kind}", "asking:send", Kind.GROUPS,
-             f"Send one request to {article} and show the answer.",
-             f"SEND {kind} {name}, STATUS ; SEND {kind} {name}, REPORT" + _SEND_EXAMPLES[kind].format(name, name),
-             *_SENDS[kind], lists=True,
-             notes="FORCESTOP ends without finishing what is held; nothing is lost, the next START does it again. "
-             "GETPARAMINFO shows the parameter file as the process has read it, or one parameter of it."
-             + _SEND_NOTES[kind]),
-        row(LOOK, f"INFO {kind}", "looking:info", Kind.GROUPS,
-             f"Show where {article} stands. SHOWCH shows its checkpoint, SHOWCH n the last n; DETAIL trails, files.",
-             f"INFO {kind} {name} ; INFO {kind} {name}, SHOWCH ; INFO {kind} {name}, DETAIL", *_INFO, lists=True,
-             notes="A lag that can't be known is UNKNOWN: no checkpoint yet, or a running group's last is old."),
-    )  # fmt: skip
+# --- START ------------------------------------------------------------------------------------------------------------
 
 
-ROWS = (
-    *_for_each_kind("EXTRACT", "ext1", "an Extract"),
-    *_for_each_kind("REPLICAT", "rep1", "a Replicat"),
-    *_for_each_kind("ER", "*", "a group of either kind"),
-)
+def start(session: OperatorSession, command: Parsed) -> None:
+    """Check the parameter files, have the Manager start, wait for each."""
+    groups = chosen(session, command)
+    if begins(command) and any(group.is_task for group in groups):
+        raise CommandError(f"{command.command.name}: {begins(command)[0]} is for a Replicat that reads a trail")
+    if begins(command) and (wild(command.operand) or len(groups) != 1):
+        raise CommandError(f"{command.command.name}: {' and '.join(begins(command))} is for one group at a time")
+    if facts.manager(session.home)[0] != "RUNNING":
+        raise CommandError("the Manager is not running, so nothing can be started", hint="START MANAGER first")
+    sent = [group for group in groups if _each(session, group, lambda s, g: _start_one(s, g, command))]
+    end = time.monotonic() + START_SECONDS
+    for group in sent:
+        _each(session, group, lambda s, g: _await_start(s, g, end))
+
+
+def _each(session: OperatorSession, group: Registration, do: Callable[[OperatorSession, Registration], bool]) -> bool:
+    """Do it for one of several groups: an error is told, and the others go on."""
+    try:
+        return do(session, group)
+    except GateError as error:
+        for line in mistakes(error):
+            session.fail(line)
+        return False
+
+
+BEGINS = ("ATCSN", "AFTERCSN", "SKIPTRANSACTION", "FILTERDUPTRANSACTIONS", "PASTHOLE")
+
+
+def begins(command: Parsed) -> list[str]:
+    """The options that say where to begin."""
+    return [name for name in BEGINS if command.has(name)]
+
+
+def _start_one(session: OperatorSession, group: Registration, command: Parsed) -> bool:
+    """Send the request. True if there is a start to wait for."""
+    who = f"{group.kind} {group.name}"
+    if _settled(session, group, "CHILD", time.monotonic() + SPAWN_SECONDS).status.is_alive:
+        if begins(command):
+            raise CommandError(f"{who} is already running: {begins(command)[0]} is for its start", hint="STOP it first")
+        session.say(f"{who} is already running.")
+        return False
+    check_group_file(session.home, group)
+    order_start(session, command, group)
+    session.say("", "Sending START request to MANAGER ...")
+    checked(ask(session.home, MANAGER, "START", timeout=10, name=group.name))
+    session.say(f"{who} starting")
+    return True
+
+
+def _settled(session: OperatorSession, group: Registration, verb: str, end: float) -> GroupStatus:
+    """The status once no process of the group is half-way, for a bounded time.
+
+    A restart made a moment ago may not hold the group's lock yet, and a process that let it go may still be ending.
+    `verb` asks the Manager for what it knows of its child: CHILD, or HOLD, which also forbids restarts.
+    """
+    while True:
+        try:
+            child = ask(session.home, MANAGER, verb, timeout=2, name=group.name)
+        except AwayError:
+            child = {}
+        now = status_of(session.home, group)
+        if now.status.is_alive or not child.get("alive") or time.monotonic() > end:
+            return now
+        time.sleep(LOOK_EACH)
+
+
+def _await_start(session: OperatorSession, group: Registration, end: float) -> bool:
+    """Wait until the group has done the first turn of its work, waits for somebody, or its process is gone again."""
+    who, since = f"{group.kind} {group.name}", None
+    for _ in turns(end):
+        child = checked(ask(session.home, MANAGER, "CHILD", name=group.name))
+        status = status_of(session.home, group)
+        if child["alive"] and status.status is Status.RUNNING and status.pid == child["pid"]:
+            since = since or time.monotonic()
+            if status.works or time.monotonic() - since > WAIT_SECONDS:
+                said = _started(who, status)
+                session.say(said, *_warnings(session.home, group.name, said), *_of_link(session.home, group, status))
+                return True
+        if not child["alive"]:
+            if child["code"] == 0:
+                session.say(f"{who} started, and has stopped already{_why(child)}.")
+                return True
+            again = f"It is started again at {stamp(child['retry_us'])}. " if child.get("retry_us") else ""
+            hint = f"{again}See VIEW REPORT {group.name}"
+            raise CommandError(f"{who} ABENDED at its start: {child['message']}", hint=hint)
+    how_far = f"it has not come to its work yet; VIEW REPORT {group.name} shows how far it is"
+    session.say(f"{who} is still starting: {how_far}.")
+    return True
+
+
+def _started(who: str, status: GroupStatus) -> str:
+    if not status.works:
+        return f"{who} is still starting (process ID {status.pid}): {status.waits}."
+    waits = f" {status.waits}." if status.waits else ""
+    return f"{who} is running (process ID {status.pid}).{waits}"
+
+
+def _warnings(home: Home, group: str, said: str) -> list[str]:
+    """What the start has found that may not be meant, out of the report, but for what was said already."""
+    try:
+        with open(home.report(group), encoding="utf-8", errors="replace") as report:
+            texts = [match[1] for line in report if (match := _WARNING.search(line))]
+    except OSError:
+        return []
+    found = [f"WARNING: {text}" for text in texts if text.partition(". Trying again ")[0] not in said]
+    more = [f"and {len(found) - MOST_WARNINGS} more: VIEW REPORT {group}"] if len(found) > MOST_WARNINGS else []
+    return [*found[:MOST_WARNINGS], *more]
+
+
+def _of_link(home: Home, group: Registration, status: GroupStatus) -> list[str]:
+    """What a pump does not tell of its link: certificates that end soon, and what is wrong with the other host while
+    its trail has no file yet, and so it asks nobody.
+    """
+    if group.package != "pump":
+        return []
+    from ggsci.certificates.files import endings
+
+    texts = endings(home)
+    if status.waits.startswith(FOR_TRAIL):
+        wrong, notes = dry_run(home, home.prm(group.name))
+        texts += [*wrong, *(note.removeprefix(CAUTION) for note in notes if note.startswith(CAUTION))]
+    return [f"WARNING: {text}" for text in texts]
+
+
+def _why(child: dict[str, Any]) -> str:
+    return f": {child['message']}" if child.get("message") else ""
+
+
+# --- STOP, KILL -------------------------------------------------------------------------------------------------------
+
+
+def stop(session: OperatorSession, command: Parsed) -> None:
+    """Ask each to stop, then wait for all."""
+    sent = [group for group in chosen(session, command) if _each(session, group, _stop_one)]
+    end = time.monotonic() + STOP_SECONDS
+    for group in sent:
+        _each(session, group, lambda s, g: _await_stop(s, g, end))
+
+
+def _stop_one(session: OperatorSession, group: Registration) -> bool:
+    who = f"{group.kind} {group.name}"
+    end = time.monotonic() + SPAWN_SECONDS
+    announced = False
+    while True:
+        now = _settled(session, group, "HOLD", end)
+        if not now.status.is_alive:
+            session.say(f"{who} is already {'stopped' if now.status is Status.STOPPED else now.status}.")
+            return False
+        if not announced:
+            session.say("", f"Sending STOP request to {who} ...")
+            announced = True
+        if _is_told(session, group, now, last=time.monotonic() > end):
+            session.say("Request processed.")
+            return True
+        time.sleep(LOOK_EACH)
+
+
+def _is_told(session: OperatorSession, group: Registration, now: GroupStatus, *, last: bool) -> bool:
+    """Have it stop. False: its socket is a dead process's, or not there yet; the last try is by signal."""
+    try:
+        checked(ask(session.home, group.name, "STOP", timeout=10))
+    except AwayError:
+        if not last:
+            return False
+        if not (now.pid and now.is_process):
+            raise
+        os.kill(now.pid, signal.SIGTERM)
+    return True
+
+
+def _await_stop(session: OperatorSession, group: Registration, end: float) -> bool:
+    who = f"{group.kind} {group.name}"
+    for _ in turns(end):
+        status = status_of(session.home, group)
+        if not status.status.is_alive:
+            if status.status.value == "ABENDED":
+                raise CommandError(
+                    f"{who} ABENDED while it stopped: {status.message}", hint=f"See VIEW REPORT {group.name}"
+                )
+            session.say(f"{who} stopped.")
+            return True
+    raise CommandError(
+        f"{who} has not stopped within {STOP_SECONDS:.0f} seconds",
+        hint=f"Look again with INFO {group.name}; KILL {group.name} ends it at once and loses nothing",
+    )
+
+
+def kill(session: OperatorSession, command: Parsed) -> None:
+    """Have the Manager end them at once."""
+    for group in chosen(session, command):
+        _each(session, group, _kill_one)
+
+
+def _kill_one(session: OperatorSession, group: Registration) -> bool:
+    who = f"{group.kind} {group.name}"
+    if not status_of(session.home, group).status.is_alive:
+        session.say(f"{who} is not running.")
+        return False
+    session.say("", "Sending KILL request to MANAGER ...")
+    reply = checked(ask(session.home, MANAGER, "KILL", timeout=10, name=group.name))
+    for _ in turns(time.monotonic() + 10):
+        if not status_of(session.home, group).status.is_alive:
+            session.say(f"Killed process ({reply['pid']}) for {who}")
+            return True
+    raise CommandError(
+        f"{who}: process {reply['pid']} is still there 10 seconds after SIGKILL",
+        hint="Look again with STATUS: a disk or a network file system may hold it",
+    )
+
+
+# --- STATUS (STATS, SEND: asking.py) ----------------------------------------------------------------------------------
+
+
+def status(session: OperatorSession, command: Parsed) -> Any:
+    """One line a group."""
+    groups = facts_of(session, chosen(session, command))
+    session.say_lines(f"{group.program} {group.name}: {group.status}" for group in groups)
+    return [group.brief() for group in groups]

@@ -1,0 +1,1 @@
+"""Pipelines: their stages, which one holds the others back, and whether they are seen to work."""

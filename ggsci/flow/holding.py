@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ggsci.flow.stages import EXTRACT, PUMP, REPLICAT, RUNNING, Stage
-from trails.runtime.diskguard import human
+from trails.runtime.language.freespace import human
 
 WORTH_BYTES = 1 << 20
 WORTH_US = 5_000_000

@@ -7,8 +7,10 @@ registration, checkpoint file and trails. What is not known now is None, with th
 from __future__ import annotations
 
 import os
+import re
 import socket
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -16,22 +18,27 @@ from urllib.parse import urlsplit
 
 from ggsci import facts
 from ggsci.facts import GroupFacts
+from ggsci.views.view import stamp
 from trails.checkpoint import Place
 from trails.errors import GateError
 from trails.format import FileHeader
+from trails.heartbeat import judged
 from trails.position import Position, TrailName
 from trails.reader import last_header
-from trails.runtime import params
-from trails.runtime import registration as registrations
-from trails.runtime.control import ask
-from trails.runtime.home import Home
-from trails.runtime.metrics import trail_backlog, written_us
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.purge import is_same
+from trails.runtime.home.registration import Registration
+from trails.runtime.language import params
+from trails.runtime.process.control import ask
+from trails.runtime.report.answers import MetricsAnswer, plain, read_answer
+from trails.runtime.report.metrics import trail_backlog, written_us
 
 EXTRACT, PUMP, REPLICAT = "EXTRACT", "PUMP", "REPLICAT"
 RUNNING = "RUNNING"
 ASK_SECONDS = 1.0
-_KINDS = {"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "mysql": "MySQL", "sqlite": "SQLite"}
+FOR_SPACE = "Waiting for disk space"
+FOR_RESTART = "Waiting for its restart (AUTORESTART)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +85,20 @@ class Stage:
 
 def of_home(home: Home, now_us: int) -> list[Stage]:
     """Every registered group, Extracts first."""
-    groups = [facts.gather(home, registration, now_us) for registration in registrations.all(home)]
+    groups = with_waits(
+        home, [facts.gather(home, registration, now_us) for registration in registrations.lasting(home)]
+    )
     answers = _ask_all(home, [group.name for group in groups if group.status == RUNNING])
     return [_stage(home, group, groups, answers.get(group.name)) for group in groups]
 
 
-def _ask_all(home: Home, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Each one's answer to METRICS; {"ok": False, "error": ...} from who does not give one in time."""
+def of_files(home: Home, groups: list[GroupFacts]) -> list[Stage]:
+    """The same without asking anybody: what the last checkpoints say."""
+    return [_saved(home, group, groups) for group in groups]
+
+
+def _ask_all(home: Home, names: list[str]) -> dict[str, MetricsAnswer | str]:
+    """Each one's answer to METRICS, or why there is none in time."""
     from concurrent.futures import ThreadPoolExecutor
 
     if not names:
@@ -93,55 +107,83 @@ def _ask_all(home: Home, names: list[str]) -> dict[str, dict[str, Any]]:
         return dict(zip(names, pool.map(lambda name: _ask(home, name), names), strict=True))
 
 
-def _ask(home: Home, name: str) -> dict[str, Any]:
+def _ask(home: Home, name: str) -> MetricsAnswer | str:
     try:
-        return ask(home, name, "METRICS", timeout=ASK_SECONDS)
+        reply = ask(home, name, "METRICS", timeout=ASK_SECONDS)
     except GateError as error:
-        return {"ok": False, "error": error.message}
+        return error.message
+    return read_answer(MetricsAnswer, reply) if reply.get("ok") else str(reply.get("error", "no reason given"))
 
 
-def _stage(home: Home, group: GroupFacts, groups: list[GroupFacts], answer: dict[str, Any] | None) -> Stage:
-    program = PUMP if group.program == EXTRACT and group.registration.trail else group.program
+def _stage(home: Home, group: GroupFacts, groups: list[GroupFacts], answer: MetricsAnswer | str | None) -> Stage:
+    stage = _common(home, group, groups)
+    if isinstance(answer, MetricsAnswer):
+        return _answered(stage, answer, group.now_us)
+    return _silent(home, stage, group, answer)
+
+
+def _saved(home: Home, group: GroupFacts, groups: list[GroupFacts]) -> Stage:
+    stage = _common(home, group, groups)
+    extra = stage.extra | _heartbeat(group.saved_heartbeats, group.now_us) | {"state": group.waits}
+    why = "" if group.lag_us is not None else "its last checkpoint tells nothing of now"
+    return replace(stage, lag_us=group.lag_us, lag_age_us=group.since_us, lag_why=why, extra=extra)
+
+
+def _common(home: Home, group: GroupFacts, groups: list[GroupFacts]) -> Stage:
+    """What needs no answer."""
     reads, extra = _input(home, group, groups)
-    common = {
-        "home": home.root, "program": program, "name": group.name, "status": group.status, "pid": group.pid,
-        "reads": reads, "writes": _output(home, group),
-    }  # fmt: skip
-    extra.update(home_id=home.id, host=socket.gethostname(), message=group.message or group.damage)
-    if answer is not None and answer.get("ok"):
-        return _answered(common, extra, answer, group.now_us)
-    return _silent(home, common, extra, group, answer)
-
-
-def _answered(common: dict[str, Any], extra: dict[str, Any], answer: dict[str, Any], now_us: int) -> Stage:
-    at = answer.get("lag_at_us")
-    counts = {name: answer.get(name) for name in _COUNTS}
+    message = (group.waits if group.is_down else "") or group.message or group.damage
+    extra.update(home_id=home.id, host=socket.gethostname(), message=message)
+    if group.amiss:
+        extra["tables_amiss"] = group.amiss
+    program = group.registration.package.upper()
     return Stage(
-        **common,
-        lag_us=answer.get("lag_us"), lag_age_us=None if at is None else max(0, now_us - at),
-        lag_why=answer.get("lag_why") or ("" if answer.get("lag_us") is not None else "nothing was processed yet"),
-        backlog_bytes=answer.get("backlog_bytes"), backlog_us=answer.get("backlog_us"),
-        ops_s=answer.get("ops_s"), bytes_s=answer.get("bytes_s"), bytes_out_s=answer.get("bytes_out_s"),
-        busy=answer.get("busy"),
-        extra={**extra, **counts, **answer.get("extra", {})},
-    )  # fmt: skip
+        home.root, program, group.name, group.status, group.pid, reads=reads, writes=_output(home, group), extra=extra
+    )
 
 
+def _heartbeat(entries: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
+    """The last heartbeat that came to a stage, for `extra`; nothing if none ever came."""
+    if not entries:
+        return {}
+    beat = judged(entries[-1], now_us)
+    late = beat["why"] if beat["late"] else ""
+    return {
+        "heartbeat_lag_us": beat["lag_us"], "heartbeat_age_us": beat["age_us"], "heartbeat_late": late,
+        "heartbeat_every_s": beat["every_s"],
+    }  # fmt: skip
+
+
+def _answered(stage: Stage, answer: MetricsAnswer, now_us: int) -> Stage:
+    told = plain(answer)
+    counts = {name: told[name] for name in _COUNTS}
+    return replace(
+        stage,
+        lag_us=answer.lag_us,
+        lag_age_us=None if answer.lag_at_us is None else max(0, now_us - answer.lag_at_us),
+        lag_why=answer.lag_why or ("" if answer.lag_us is not None else "nothing was processed yet"),
+        **{name: told[name] for name in _FIGURES},
+        extra={**stage.extra, **_heartbeat(answer.heartbeats, now_us), **counts, **answer.extra},
+    )
+
+
+_FIGURES = ("backlog_bytes", "backlog_us", "ops_s", "bytes_s", "bytes_out_s", "busy")
 _COUNTS = ("operations", "transactions", "bytes_in", "bytes_out", "turn_age_us", "read", "write")
 
 
-def _silent(
-    home: Home, common: dict[str, Any], extra: dict[str, Any], group: GroupFacts, answer: dict[str, Any] | None
-) -> Stage:
+def _silent(home: Home, stage: Stage, group: GroupFacts, answer: str | None) -> Stage:
     """What the files know of a group that is not running, or does not answer."""
     place = group.checkpoint.reads[0].current if group.checkpoint and group.checkpoint.reads else None
     if answer is not None:
-        why = f"it runs, but does not tell: {answer.get('error', 'no reason given')}"
+        why = f"it runs, but does not tell: {answer}"
     else:
-        why = group.status if not group.message else f"{group.status}: {group.message}"
-    return Stage(
-        **common, lag_age_us=group.since_us, lag_why=why, backlog_bytes=_waiting(home, group.registration, place),
-        extra={**extra, "unanswered": answer is not None, "newest_us": place.time_us if place else None},
+        why = ": ".join(filter(None, (group.status, group.waits or group.message)))
+    return replace(
+        stage, lag_age_us=group.since_us, lag_why=why, backlog_bytes=_waiting(home, group.registration, place),
+        extra={
+            **stage.extra, **_heartbeat(group.saved_heartbeats, group.now_us), "unanswered": answer is not None,
+            "newest_us": place.time_us if place else None,
+        },
     )  # fmt: skip
 
 
@@ -156,6 +198,34 @@ def _waiting(home: Home, registration: Registration, place: Place | None) -> int
         return None
 
 
+# --- what the Manager waits for ---------------------------------------------------------------------------------------
+
+
+def with_waits(home: Home, groups: Sequence[GroupFacts]) -> list[GroupFacts]:
+    """The groups; those that are down and wait for disk space, or for their restart by AUTORESTART, say so.
+
+    Only the Manager knows, and it is asked once: where none answers, nobody waits. The Manager never calls this, as it
+    would ask itself.
+    """
+    if not any(group.is_down for group in groups):
+        return list(groups)
+    try:
+        children = ask(home, MANAGER, "CHILDSTATUS", timeout=ASK_SECONDS).get("children", [])
+    except GateError:
+        return list(groups)
+    rows = {str(child["group"]): child for child in children}
+    return [replace(group, waiting=_waits(rows.get(group.name, {}), group)) if group.is_down else group
+            for group in groups]  # fmt: skip
+
+
+def _waits(child: dict[str, Any], group: GroupFacts) -> str:
+    if child.get("waits_for"):
+        return f"{FOR_SPACE}: {child['waits_for']}"
+    if child.get("retry_us"):
+        return f"{FOR_RESTART} at {stamp(child['retry_us'])}: {group.message or 'it left no message'}"
+    return ""
+
+
 # --- what it reads and writes, as people write it ---------------------------------------------------------------------
 
 
@@ -163,14 +233,16 @@ def _input(home: Home, group: GroupFacts, groups: list[GroupFacts]) -> tuple[str
     """(its name, what its trail tells of who writes it and of the source)."""
     registration = group.registration
     if not registration.trail:
-        slot = registration.slot
-        name = f"PostgreSQL {slot.get('dbname', '')}".strip()
-        return name, {"source": name, **({"slot": slot["slot"]} if slot.get("slot") else {})}
+        if (noted := registration.registered) is None:
+            return "a database", {"source": "a database"}
+        name = f"{noted.kind} {noted.database}".strip()
+        return name, {"source": name, "holder": noted.holder}
     extra: dict[str, Any] = {}
     try:
         trail = TrailName.parse(registration.trail, home.root)
         header = last_header(home.fs, trail)
-        extra["input_us"] = written_us(trail, home.fs)
+        if (written := written_us(trail, home.fs)) is not None:
+            extra.update(input_us=written, input_age_us=max(0, group.now_us - written))
     except GateError:
         return registration.trail, extra
     if writer := _local_writer(home, trail, groups):
@@ -178,23 +250,22 @@ def _input(home: Home, group: GroupFacts, groups: list[GroupFacts]) -> tuple[str
     if header is not None:
         extra.setdefault("fed_by", f"{header.home_id}/{header.group}")
         extra.update(writer=header.group, writer_host=header.host, source=_source(header))
+        extra["writer_program"] = PUMP if header.copies else EXTRACT
     return registration.trail, extra
 
 
 def _local_writer(home: Home, trail: TrailName, groups: list[GroupFacts]) -> str:
     """The group of this home that is registered to write this very trail."""
     for group in groups:
-        for written in group.registration.trails:
-            path = TrailName.parse(written.path, home.root)
-            same = path.prefix == trail.prefix and os.path.realpath(path.folder) == os.path.realpath(trail.folder)
-            if same and written.type == "EXTTRAIL":
-                return group.name
+        if any(is_same(TrailName.parse(path, home.root), trail) for path in group.registration.writes):
+            return group.name
     return ""
 
 
 def _source(header: FileHeader) -> str:
-    kind = header.source.get("kind", "")
-    return f"{_KINDS.get(kind, kind)} {header.source.get('database', '')}".strip()
+    from extract.params import URLS
+
+    return f"{URLS.title(header.source.get('kind', ''))} {header.source.get('database', '')}".strip()
 
 
 def _output(home: Home, group: GroupFacts) -> tuple[str, ...]:
@@ -209,16 +280,21 @@ def _output(home: Home, group: GroupFacts) -> tuple[str, ...]:
     return tuple(f"{host}:{port} {path}" if host else path for path in paths)
 
 
+_BEHIND_URL = re.compile(r"(?i),|\sUSERID(?:ALIAS)?\s")
+"""Where SOURCEDB's or TARGETDB's URL ends, and a user, or a password, may begin."""
+
+
 def database(url: str) -> str:
-    """What people call a database by its URL: `PostgreSQL copy at db:5432`, without user, password and options."""
-    url = url.split(",", maxsplit=1)[0].strip().strip("'\"")
+    """What people call a target by its URL: its kind, `copy at db:3306`, without user, password and options."""
+    url = _BEHIND_URL.split(url, maxsplit=1)[0].strip().strip("'\"")
     try:
         parts = urlsplit(url)
         host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
     except ValueError:
         return ""
-    kind = _KINDS.get(parts.scheme, parts.scheme)
-    return f"{kind} {parts.path.removeprefix('/')}{f' at {host}' if host else ''}".strip()
+    from replicat.params import URLS
+
+    return f"{URLS.title(parts.scheme)} {parts.path.removeprefix('/')}{f' at {host}' if host else ''}".strip()
 
 
 def _statement(home: Home, name: str, keyword: str) -> str:

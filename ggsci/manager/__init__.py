@@ -1,0 +1,1 @@
+"""The Manager of a home."""

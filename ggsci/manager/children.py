@@ -15,7 +15,6 @@ recorded code. States, and what a death of the Manager at each leaves:
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -25,18 +24,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import RestartRule, minutes
 from ggsci.manager.tries import Tries
 from ggsci.spawning import last_words, spawn
 from trails.errors import EXIT_AWAY, EXIT_STOPPED, GateError, OperatorError
-from trails.fs import read_bytes, replace_durably
-from trails.runtime import registration as registrations
-from trails.runtime import status as statuses
+from trails.position import TrailName
 from trails.runtime.clock import Clock
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
-from trails.runtime.report import Log
+from trails.runtime.home import purge
+from trails.runtime.home import registration as registrations
+from trails.runtime.home import status as statuses
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.report.report import Log
 
 STARTING, DOWN, NOTICE = "TG-00975", "TG-00965", "TG-00963"
 
@@ -46,15 +47,12 @@ CENSUS_SECONDS = 5.0
 SPACE_SECONDS = 5.0
 HELD_SECONDS = 1.0
 
-_MODULES = {("EXTRACT", "TRANLOG"): "extract", ("EXTRACT", "TRAIL"): "pump", ("REPLICAT", "TRAIL"): "replicat"}
-
 CommandLine = Callable[[Home, Registration], list[str]]
 
 
 def command_line(home: Home, group: Registration) -> list[str]:
     """How a group's program is started. -P keeps a stray extract.py in the current folder from being run instead."""
-    module = _MODULES[group.kind, group.source]
-    return [sys.executable, "-P", "-m", module, "--home", home.root, group.name]
+    return [sys.executable, "-P", "-m", group.package, "--home", home.root, group.name]
 
 
 @dataclass(slots=True)
@@ -109,8 +107,10 @@ class Children:
         self._undecided: set[str] | None = None  # of these the start must still decide what to do; None: of all
         self._census_at = clock.monotonic() + CENSUS_SECONDS
         self._tries = Tries(home, clock, lambda text: log.error(DOWN, text))
-        self._held_path = os.path.join(home.folder("dirpcs"), "MGR.held")
-        self._held = self._held_before = self._read_held()
+        self._noted = Noted(home, "MGR.held")
+        warn = lambda why: log.error(DOWN, f"{why}: what was held down may be started again.")  # noqa: E731
+        self._held: frozenset[str] = self._noted.load(frozenset, frozenset(), warn)
+        self._held_before = self._held
         self.children: dict[str, Child] = {}
 
     # --- the Manager's own start ---
@@ -128,8 +128,16 @@ class Children:
         """AUTOSTART; what died unseen meets AUTORESTART. What a command of ggsci holds just now is decided later."""
         names = registrations.names(self._home)
         meant = [name for name in names if self._undecided is None or name in self._undecided]
+        meant.sort(key=self._writes_here)  # after a full disk it is looked which readers are on their way up
         self._undecided = {name for name in meant if not self._tried(name, self._decide)}
         self._automatic_at = self._clock.monotonic() + HELD_SECONDS if self._undecided else None
+
+    def _writes_here(self, name: str) -> bool:
+        """Whether it fills this host's disk; of a registration that can't be read the start tells."""
+        try:
+            return bool(registrations.load(self._home, name).writes)
+        except GateError:
+            return False
 
     def _decide(self, name: str) -> bool:
         """Start it, or leave it. False: that can't be told yet."""
@@ -220,8 +228,6 @@ class Children:
     def _start(self, name: str) -> int:
         """Start a group's process."""
         group = registrations.load(self._home, name)
-        if (group.kind, group.source) not in _MODULES:
-            raise OperatorError(f"{group.kind} {name} reads {group.source}: no program here runs such a group")
         now = statuses.status_of(self._home, group)
         known = self.children.get(name)
         if now.status.is_alive or (known and known.alive):
@@ -288,21 +294,10 @@ class Children:
         if name in self._held:
             self._write_held(self._held - {name})
 
-    def _read_held(self) -> frozenset[str]:
-        try:
-            return frozenset(str(name) for name in json.loads(read_bytes(self._home.fs, self._held_path)))
-        except FileNotFoundError:
-            return frozenset()
-        except (GateError, ValueError, TypeError) as error:
-            self._log.error(
-                DOWN, f"{self._held_path} can't be read ({error}): what was held down may be started again."
-            )
-            return frozenset()
-
     def _write_held(self, names: frozenset[str]) -> None:
         self._held = names
         try:
-            replace_durably(self._home.fs, self._held_path, json.dumps(sorted(names)).encode())
+            self._noted.save(sorted(names))
         except GateError as error:
             # On a full disk too an operator can KILL, and START what was held.
             self._log.error(DOWN, f"Which groups are held down is known to this Manager only, not to the next: {error}")
@@ -313,12 +308,21 @@ class Children:
         child = self.children.get(name)
         if child is None:
             return {"alive": False, "pid": None, "code": None, "message": "the Manager knows no process of it"}
-        return {"alive": child.alive, "pid": child.pid, "code": child.code, "message": child.message}
+        return {
+            "alive": child.alive, "pid": child.pid, "code": child.code, "message": child.message,
+            "retry_us": child.retry_us,
+        }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
         """For CHILDSTATUS."""
         rows = sorted(self.children.items())
-        return [child.row(name) | {"retries": self._tries.of(name)} for name, child in rows]
+        return [
+            child.row(name) | {"retries": self._tries.of(name), "port": self._port(name, child)} for name, child in rows
+        ]
+
+    def _port(self, name: str, child: Child) -> str:
+        """Where the group hears commands: a socket of the home, as GoldenGate's groups have had since release 19."""
+        return os.path.relpath(self._home.control(name), self._home.root) if child.alive else ""
 
     def refresh(self, params: ManagerParams) -> None:
         """REFRESH MANAGER: restarts go by these from now on; what waits for space looks again at once."""
@@ -375,11 +379,13 @@ class Children:
         child.code, child.message = self._how(name, child)  # should it fail, it is asked again
         settled = child.code == EXIT_STOPPED or self._found_another(name, child)
         child.alive = False
+        group = self._registration(name)
         if settled:
             return
         text = f"{child.kind} {name} is down (exit code {child.code}): {child.message}"
         self._log.error(DOWN, text, program=child.kind, group=name, process=child.pid, exit_code=child.code)
-        self._consider_restart(name, child, wait=True)
+        if group is None or not group.is_task:  # a task begins anew, which is for who asked for it
+            self._consider_restart(name, child, wait=True)
 
     def _found_another(self, name: str, child: Child) -> bool:
         """Did it end because another process has the group? Then that one is watched, or waited for."""
@@ -436,6 +442,24 @@ class Children:
         except GateError:
             return ""
         return self.no_space(group) if group else ""
+
+    def reader_to_come(self, trail: TrailName) -> str:
+        """A group of this home that reads the trail and is about to run, for people; empty if there is none.
+
+        One that is held down, or that an operator must mend, is not waited for; nor is anybody where a registration
+        can't be read, so that nobody knows the readers.
+        """
+        try:
+            readers = purge.readers(self._home, trail)
+        except GateError:
+            return ""
+        for reader in readers:
+            found, child = statuses.status_of(self._home, reader).status, self.children.get(reader.name)
+            # A process just made shows as its last run ended until it has its lock.
+            to_come = child is not None and (child.alive or child.retry_at is not None)
+            if (to_come or found is statuses.Status.STARTING) and found is not statuses.Status.RUNNING:
+                return f"after a full disk {reader.kind} {reader.name}, which reads this trail, starts first"
+        return ""
 
     def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
         self._log.error(

@@ -4,10 +4,12 @@
     ENDING     the older Collector of the same pump is ended   (SIGTERM, after a while SIGKILL)
     STARTING   a new one recovers the trail and says its port  -> answer
 
-Nothing a pump names leaves dirdat: the trail is looked at with all links followed. A Collector is told the address that
-asked for it, and serves no other. Nothing here blocks the Manager: each request is moved on by `step()` when something
-happened. Collectors outlive the Manager, so which pump each serves is noted in a file, with process id and time of
-birth: a process id alone may have been given to a stranger since.
+Nothing a pump names leaves dirdat: the trail is looked at with all links followed. A Collector is told the address and
+the pump that asked for it, and serves no other. One home gets so many Collectors and no more (COLLECTORSPERHOME), so
+that a few ports are always left for others. While a request is worked on, a space each half second tells the pump that
+this Manager lives: JSON may begin with any number of them. Nothing here blocks the Manager: each request is moved on by
+`step()` when something happened. Collectors outlive the Manager, so which pump each serves is noted in a file, with
+process id and time of birth: a process id alone may have been given to a stranger since.
 """
 
 from __future__ import annotations
@@ -21,30 +23,31 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from ggsci.certificate_files import Expiry
+from ggsci.certificates.files import Expiry
 from ggsci.manager import ports as manager_ports
-from ggsci.manager.door import MAX_REQUEST, Door, Refusal, Visitor
+from ggsci.manager.door import MAX_REQUEST, ManagerDoor, Refusal, Visitor
+from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.spawning import spawn
-from trails import tls
-from trails.errors import GateError, OperatorError
-from trails.fs import read_bytes, replace_durably
+from trails.errors import AwayError, GateError, OperatorError
+from trails.link import tls
 from trails.position import TrailName
-from trails.runtime import registration as registrations
 from trails.runtime.clock import Clock
-from trails.runtime.home import Home
-from trails.runtime.report import Log, quietly
-from trails.runtime.status import lock_holder
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import Home
+from trails.runtime.home.status import lock_holder
+from trails.runtime.report.report import Log, quietly
 
 VERSION = 1
 TERM_SECONDS = 5.0
 KILL_SECONDS = 10.0
 START_SECONDS = 120.0
 MAX_TRAIL = 1024
+LIFE_SECONDS = 0.5
 
 RECEIVED, STARTED = "TG-00963", "TG-00974"
 
@@ -52,7 +55,7 @@ _HOME = re.compile(r"[0-9a-f]{32}")
 _PUMP = re.compile(r"[0-9a-f]{32}/[A-Z][A-Z0-9_]{0,7}\Z")
 
 
-class Phase(Enum):
+class RequestPhase(Enum):
     """Where a request stands."""
 
     ENDING = auto()
@@ -60,7 +63,7 @@ class Phase(Enum):
 
 
 @dataclass(slots=True)
-class Running:
+class HandedOut:
     """A Collector that was handed out. `process` is None if an earlier Manager did."""
 
     pid: int
@@ -73,64 +76,38 @@ class Running:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class CollectorRequest:
     """What one visitor asked for."""
 
     visitor: Visitor
     pump: str
     trail: TrailName
     deadline: float
-    phase: Phase = Phase.ENDING
+    phase: RequestPhase = RequestPhase.ENDING
     process: subprocess.Popen[bytes] | None = None
     ready_fd: int = -1
     ready: bytes = b""
     killed: bool = False
     done: bool = False
+    lived: float = 0.0
+    """When the pump was last told that we live."""
 
 
-CommandLine = Callable[[Home, TrailName, ManagerParams, str, int], list[str]]
+CommandLine = Callable[[Home, TrailName, ManagerParams, str, str, int], list[str]]
 
 
-def command_line(home: Home, trail: TrailName, params: ManagerParams, peer: str, ready_fd: int) -> list[str]:
-    """How a Collector is started, for a pump at the address `peer`."""
+def command_line(home: Home, trail: TrailName, params: ManagerParams, peer: str, pump: str, ready_fd: int) -> list[str]:
+    """How a Collector is started, for a pump (home id and group) at the address `peer`."""
     return [
         sys.executable, "-P", "-m", "collector", "--home", home.root, "--trail", home.shown(str(trail)),
-        "--ports", manager_ports.text(params.ports), "--bind", params.bind, "--peer", peer,
+        "--ports", manager_ports.text(params.ports), "--bind", params.bind, "--peer", peer, "--pump", pump,
         *([] if params.tls else ["--notls"]), "--ready-fd", str(ready_fd),
     ]  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Notes:
-    """Which Collector serves which pump, on disk for the next Manager. Lost or damaged, it costs a pump a retry."""
-
-    home: Home
-    by_trail: dict[str, Running] = field(default_factory=dict)
-
-    @property
-    def _path(self) -> str:
-        return os.path.join(self.home.folder("dirpcs"), "MGR.collectors")
-
-    def load(self) -> None:
-        try:
-            rows = json.loads(read_bytes(self.home.fs, self._path))
-            self.by_trail = {row["trail"]: Running(**row) for row in rows}
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
-            self.by_trail = {}
-
-    def save(self) -> None:
-        rows = [
-            {
-                "pid": r.pid,
-                "pump": r.pump,
-                "trail": r.trail,
-                "port": r.port,
-                "assigned_us": r.assigned_us,
-                "birth": r.birth,
-            }
-            for r in self.by_trail.values()
-        ]
-        replace_durably(self.home.fs, self._path, json.dumps(rows).encode())
+def _handed_out(rows: Any) -> dict[str, HandedOut]:
+    """Who serves which trail, as an earlier Manager noted it."""
+    return {row["trail"]: HandedOut(**row) for row in rows}
 
 
 class Collectors:
@@ -144,13 +121,13 @@ class Collectors:
         self._log = log
         self._clock = clock
         self._command = command
-        self._notes = _Notes(home)
-        self._notes.load()
-        self._requests: list[Request] = []
+        self._noted = Noted(home, "MGR.collectors")  # lost or damaged, it costs a pump a retry
+        self._running: dict[str, HandedOut] = self._noted.load(_handed_out, {})
+        self._requests: list[CollectorRequest] = []
         self._pool = manager_ports.Pool()
-        self.no_space: Callable[[], str] = lambda: ""
-        """Why no Collector may be started now (the Manager's disk guard sets it); empty if one may."""
-        self._door = Door(params, tls.folder_of(home.root), log, clock)
+        self.no_space: Callable[[TrailName], str] = lambda _trail: ""
+        """Why no Collector for this trail may be started now (the Manager's disk guard sets it); empty if one may."""
+        self._door = ManagerDoor(params, tls.folder_of(home.root), log, clock)
         self._certificates = Expiry(home, log)
 
     @property
@@ -160,31 +137,26 @@ class Collectors:
 
     def waits(self) -> list[int]:
         """What to wake on."""
-        starting = [request.ready_fd for request in self._requests if request.phase is Phase.STARTING]
+        starting = [request.ready_fd for request in self._requests if request.phase is RequestPhase.STARTING]
         return [*self._door.waits(), *starting]
 
     @property
     def busy(self) -> bool:
-        """Is anything under way that only time moves on?"""
-        return any(request.phase is Phase.ENDING for request in self._requests)
+        """Is anything under way that time moves on?"""
+        return bool(self._requests)
 
     def rows(self) -> list[dict[str, Any]]:
         """For GETPORTINFO."""
         self._reap()
+        names = ("port", "pid", "assigned_us", "pump")
         return [
-            {
-                "port": r.port,
-                "pid": r.pid,
-                "assigned_us": r.assigned_us,
-                "trail": self._home.shown(r.trail),
-                "pump": r.pump,
-            }
-            for r in self._notes.by_trail.values()
+            {name: getattr(one, name) for name in names} | {"trail": self._home.shown(one.trail)}
+            for one in self._running.values()
         ]
 
     def pool_rows(self) -> list[dict[str, Any]]:
         """For GETPORTINFO DETAIL: every port of DYNAMICPORTLIST."""
-        used = {running.port for running in self._notes.by_trail.values()}
+        used = {running.port for running in self._running.values()}
         return self._pool.rows(self._params.ports, used, self._clock.monotonic(), self._params.reassign_s)
 
     def refresh(self, params: ManagerParams) -> None:
@@ -219,21 +191,25 @@ class Collectors:
                 self._door.answer(visitor, {"ok": True, "port": self.port})
                 return
             pump, trail = self._understand(asked)
-            if why := self.no_space():
+            self._check_share(pump, trail)
+            if why := self.no_space(trail):
                 raise Refusal(why, permanent=False)
         except Refusal as error:
             self._door.refuse(visitor, error)
             return
         self._log.info(RECEIVED, f"Command received from EXTRACT {pump} on {visitor.peer}: START COLLECTOR {trail}.")
-        deadline = self._clock.monotonic() + TERM_SECONDS
-        self._requests.append(Request(visitor, pump, trail, deadline))
+        now = self._clock.monotonic()
+        self._requests.append(CollectorRequest(visitor, pump, trail, now + TERM_SECONDS, lived=now))
 
-    def _advance(self, request: Request) -> None:
+    def _advance(self, request: CollectorRequest) -> None:
         try:
-            if request.phase is Phase.ENDING:
+            if request.phase is RequestPhase.ENDING:
                 self._end_older(request)
-            if request.phase is Phase.STARTING:
+            if request.phase is RequestPhase.STARTING:
                 self._await_ready(request)
+            if not request.done and (now := self._clock.monotonic()) - request.lived >= LIFE_SECONDS:
+                request.lived = now
+                self._door.sign_of_life(request.visitor)
         except Refusal as error:
             self._drop(request)
             self._door.refuse(request.visitor, error)
@@ -241,11 +217,11 @@ class Collectors:
             self._log.error(RECEIVED, f"{request.visitor.peer}: no Collector: {error}")
             self._answer(request, {"ok": False, "error": str(error), "permanent": False})
 
-    def _answer(self, request: Request, reply: dict[str, Any]) -> None:
+    def _answer(self, request: CollectorRequest, reply: dict[str, Any]) -> None:
         self._door.answer(request.visitor, reply)
         self._drop(request)
 
-    def _drop(self, request: Request) -> None:
+    def _drop(self, request: CollectorRequest) -> None:
         request.done = True
         if request.ready_fd >= 0:
             os.close(request.ready_fd)
@@ -280,18 +256,31 @@ class Collectors:
         if folder != dirdat and not folder.startswith(dirdat + os.sep):
             raise Refusal(f"trail {text!r} lies outside this home's dirdat; name it like ./dirdat/rt", permanent=True)
         for group in registrations.all(self._home):
-            for own in group.trails:
-                if own.type == "EXTTRAIL" and TrailName.parse(own.path, self._home.root) == trail:
+            for path in group.writes:
+                if TrailName.parse(path, self._home.root) == trail:
                     raise Refusal(f"trail {text} is written by EXTRACT {group.name} of this home", permanent=True)
         return trail
 
+    def _check_share(self, pump: str, trail: TrailName) -> None:
+        """Refuse a home that has its share of the Collectors; the one that this request replaces does not count."""
+        home = pump.partition("/")[0] + "/"
+        held = {key for key, running in self._running.items() if running.pump.startswith(home)}
+        held |= {str(request.trail) for request in self._requests if request.pump.startswith(home)}
+        most = self._params.collectors_per_home
+        if len(held - {str(trail)}) >= most:
+            raise Refusal(
+                f"this home has {most} Collectors already, and gets no more at once. Raise COLLECTORSPERHOME, or widen "
+                "DYNAMICPORTLIST, in the Manager's mgr.prm",
+                permanent=False,
+            )
+
     # --- ENDING ---
 
-    def _end_older(self, request: Request) -> None:
+    def _end_older(self, request: CollectorRequest) -> None:
         """Go on once nobody else writes the trail; end whoever is this pump's older Collector."""
         trail = request.trail
         holder = lock_holder(trail.lock_path())
-        older = self._notes.by_trail.get(str(trail))
+        older = self._running.get(str(trail))
         if older is not None and not self._is_gone(older):
             if older.pump != request.pump:
                 raise Refusal(
@@ -307,7 +296,7 @@ class Collectors:
         else:
             self._spawn(request, trail)
 
-    def _end(self, older: Running, request: Request) -> None:
+    def _end(self, older: HandedOut, request: CollectorRequest) -> None:
         """SIGTERM first: a Collector then syncs what it holds. The deadline of the request bounds it."""
         if request.killed and self._clock.monotonic() < request.deadline:
             return
@@ -324,10 +313,10 @@ class Collectors:
 
     # --- STARTING ---
 
-    def _spawn(self, request: Request, trail: TrailName) -> None:
+    def _spawn(self, request: CollectorRequest, trail: TrailName) -> None:
         offer = self._offer()
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        command = self._command(self._home, trail, offer, request.visitor.address, writer)
+        command = self._command(self._home, trail, offer, request.visitor.address, request.pump, writer)
         try:
             request.process = spawn(self._home, command, f"COLLECTOR_{trail.prefix}", keep=(writer,))
         except OSError:
@@ -336,14 +325,14 @@ class Collectors:
         finally:
             os.close(writer)
         request.ready_fd = reader
-        request.phase = Phase.STARTING
+        request.phase = RequestPhase.STARTING
         request.deadline = self._clock.monotonic() + START_SECONDS
 
     def _offer(self) -> ManagerParams:
         ports = self._pool.offer(self._params.ports, self._clock.monotonic(), self._params.reassign_s)
         return dataclasses.replace(self._params, ports=ports)
 
-    def _await_ready(self, request: Request) -> None:
+    def _await_ready(self, request: CollectorRequest) -> None:
         try:
             data = os.read(request.ready_fd, MAX_REQUEST)
         except BlockingIOError:
@@ -357,7 +346,7 @@ class Collectors:
             return
         self._answer_ready(request)
 
-    def _answer_ready(self, request: Request) -> None:
+    def _answer_ready(self, request: CollectorRequest) -> None:
         trail, process = request.trail, request.process
         try:
             said = json.loads(request.ready)
@@ -369,10 +358,10 @@ class Collectors:
             raise Refusal(str(error), permanent=bool(said.get("permanent", False)))
         request.process = None  # from here on it lives on its own
         now = self._clock.now_us()
-        self._notes.by_trail[str(trail)] = Running(
+        self._running[str(trail)] = HandedOut(
             process.pid, request.pump, str(trail), port, now, birth_of(process.pid) or 0, process
         )
-        self._notes.save()
+        self._note()
         self._log.info(
             STARTED, f"Collector started as process {process.pid} on port {port} for {request.pump}, trail {trail}."
         )
@@ -380,15 +369,20 @@ class Collectors:
 
     def _reap(self) -> None:
         """Forget Collectors that have ended."""
-        ended = [key for key, running in self._notes.by_trail.items() if self._is_gone(running)]
+        ended = [key for key, running in self._running.items() if self._is_gone(running)]
         for key in ended:
-            self._pool.ended(self._notes.by_trail.pop(key).port, self._clock.monotonic())
+            self._pool.ended(self._running.pop(key).port, self._clock.monotonic())
         if ended:
             # On a full disk the old notes stay, and name what is gone: the next Manager sees that by its birth.
-            quietly(self._notes.save)
+            quietly(self._note)
+
+    def _note(self) -> None:
+        """For the next Manager; a process object is this one's alone."""
+        names = [one.name for one in dataclasses.fields(HandedOut) if one.name != "process"]
+        self._noted.save([{name: getattr(one, name) for name in names} for one in self._running.values()])
 
     @staticmethod
-    def _is_gone(running: Running) -> bool:
+    def _is_gone(running: HandedOut) -> bool:
         if running.process is not None:
             return running.process.poll() is not None
         return birth_of(running.pid) != running.birth
@@ -402,6 +396,8 @@ def _check_home(visitor: Visitor, asked: dict[str, Any]) -> None:
         tls.check_home(visitor.link, said[0] if said else "", f"the pump at {visitor.peer}")
     except OperatorError as error:
         raise Refusal(str(error), permanent=True) from None
+    except AwayError as error:
+        raise Refusal(str(error), permanent=False) from None
 
 
 def _object(line: bytes) -> dict[str, Any]:

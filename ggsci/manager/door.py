@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from ggsci import access
+from ggsci.manager import access
 from ggsci.manager.params import ManagerParams
-from trails import tls
+from trails.controlflow import ControlFlowError
 from trails.errors import OperatorError
+from trails.link import tls
 from trails.runtime.clock import Clock
-from trails.runtime.limits import EXHAUSTED, PAUSE_SECONDS, Rates, address_of, crowd_of
-from trails.runtime.report import Log
+from trails.runtime.report.limits import EXHAUSTED, PAUSE_SECONDS, Rates, address_of, crowd_of
+from trails.runtime.report.report import Log
 
 MAX_REQUEST = 8 << 10
 MAX_VISITORS = 128
@@ -47,7 +48,7 @@ _NO_CERTIFICATE = (
 _ONLY_TLS = "this Manager talks TLS only: the pump's RMTHOST says NOTLS, its mgr.prm does not"
 
 
-class Refusal(Exception):  # noqa: N818  -- an answer, not a fault of ours
+class Refusal(ControlFlowError):  # noqa: N818  -- an answer, not a fault of ours
     """An answer that says no; permanent if asking again can't help. `detail` is for our log, not for a stranger."""
 
     def __init__(self, text: str, *, permanent: bool, detail: str = "") -> None:
@@ -56,7 +57,7 @@ class Refusal(Exception):  # noqa: N818  -- an answer, not a fault of ours
         self.detail = detail
 
 
-class Phase(Enum):
+class VisitPhase(Enum):
     """Where a visitor stands."""
 
     KNOCKING = auto()
@@ -76,7 +77,7 @@ class Visitor:
     peer: str
     deadline: float
     denied: str = ""
-    phase: Phase = Phase.KNOCKING
+    phase: VisitPhase = VisitPhase.KNOCKING
     data: bytes = b""
 
     @property
@@ -85,7 +86,7 @@ class Visitor:
         return self.link.fileno() < 0
 
 
-class Door:
+class ManagerDoor:
     """The listening socket and everybody who came through it."""
 
     def __init__(self, params: ManagerParams, folder: str, log: Log, clock: Clock) -> None:
@@ -111,7 +112,7 @@ class Door:
 
     def waits(self) -> list[int]:
         """What to wake on."""
-        fds = [visitor.link.fileno() for visitor in self._visitors if visitor.phase is not Phase.SERVED]
+        fds = [visitor.link.fileno() for visitor in self._visitors if visitor.phase is not VisitPhase.SERVED]
         if len(self._visitors) < MAX_VISITORS and self._clock.monotonic() >= self._pause_until:
             fds.append(self._listener.fileno())
         return fds
@@ -135,6 +136,12 @@ class Door:
         with contextlib.suppress(OSError):
             visitor.link.send(json.dumps(reply).encode() + b"\n")
         self._see_off(visitor)
+
+    def sign_of_life(self, visitor: Visitor) -> None:
+        """A space before the answer. One that does not go at once is left out: then much is on its way already."""
+        if not visitor.gone:
+            with contextlib.suppress(OSError):
+                visitor.link.send(b" ")
 
     # --- coming in ---
 
@@ -175,14 +182,14 @@ class Door:
 
     def _advance(self, visitor: Visitor) -> bool:
         """True if a request has just become complete."""
-        steps: dict[Phase, Callable[[Visitor], bool]] = {
-            Phase.KNOCKING: self._knock, Phase.HANDSHAKE: self._shake, Phase.READING: self._read,
-            Phase.CLOSING: self._drop,
+        steps: dict[VisitPhase, Callable[[Visitor], bool]] = {
+            VisitPhase.KNOCKING: self._knock, VisitPhase.HANDSHAKE: self._shake, VisitPhase.READING: self._read,
+            VisitPhase.CLOSING: self._drop,
         }  # fmt: skip
         while (before := visitor.phase) in steps and not visitor.gone:
             try:
                 if steps[before](visitor):
-                    visitor.phase = Phase.SERVED
+                    visitor.phase = VisitPhase.SERVED
                     return True
                 if visitor.phase is before:
                     self._watch_deadline(visitor)
@@ -202,9 +209,9 @@ class Door:
     def _watch_deadline(self, visitor: Visitor) -> None:
         if visitor.gone or self._clock.monotonic() <= visitor.deadline:
             return
-        if visitor.phase is Phase.CLOSING:
+        if visitor.phase is VisitPhase.CLOSING:
             visitor.link.close()
-        elif visitor.phase is Phase.HANDSHAKE:
+        elif visitor.phase is VisitPhase.HANDSHAKE:
             self._say(REFUSED, visitor.crowd, f"{visitor.peer}: no TLS handshake within {READ_SECONDS:g} seconds.")
             visitor.link.close()
         else:
@@ -221,7 +228,7 @@ class Door:
         if secure and not self.params.tls:
             raise Refusal(_NO_TLS, permanent=True)
         if not self.params.tls:
-            visitor.phase = Phase.READING
+            visitor.phase = VisitPhase.READING
             return False
         if not secure:
             raise Refusal(_ONLY_TLS, permanent=True)
@@ -230,7 +237,7 @@ class Door:
         except OperatorError as error:
             raise Refusal(_NO_CERTIFICATE, permanent=True, detail=str(error)) from None
         visitor.link = context.wrap_socket(visitor.link, server_side=True, do_handshake_on_connect=False)
-        visitor.phase = Phase.HANDSHAKE
+        visitor.phase = VisitPhase.HANDSHAKE
         return False
 
     def _shake(self, visitor: Visitor) -> bool:
@@ -238,7 +245,7 @@ class Door:
         assert isinstance(link, ssl.SSLSocket)
         link.do_handshake()
         visitor.peer += f" ({tls.peer_name(link)})"
-        visitor.phase = Phase.READING
+        visitor.phase = VisitPhase.READING
         return False
 
     def _read(self, visitor: Visitor) -> bool:
@@ -262,7 +269,7 @@ class Door:
     def _see_off(self, visitor: Visitor) -> None:
         with contextlib.suppress(OSError):
             visitor.link.shutdown(socket.SHUT_WR)
-        visitor.phase = Phase.CLOSING
+        visitor.phase = VisitPhase.CLOSING
         visitor.deadline = self._clock.monotonic() + LINGER_SECONDS
 
     def _drop(self, visitor: Visitor) -> bool:

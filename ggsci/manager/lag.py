@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ggsci.facts import GroupFacts, gather
+from ggsci.flow.pipelines import facts_of
 from ggsci.manager.params import ManagerParams
-from ggsci.view import span
-from trails.runtime import registration as registrations
-from trails.runtime.home import Home
-from trails.runtime.report import Log
+from ggsci.views.view import doubt_text, span
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import Home
+from trails.runtime.report.report import Log
 
 LAG, IS_DOWN, IS_UP = "TG-00947", "TG-00966", "TG-00967"
 
@@ -19,15 +20,15 @@ def report(home: Home, params: ManagerParams, log: Log, now_us: int) -> None:
 
     That is its own, and its last heartbeat's.
     """
-    for registration in registrations.all(home):
-        group = gather(home, registration, now_us)
+    for group in facts_of(home, registrations.lasting(home), now_us):
         if group.status == "RUNNING":
             _report(group, params, log)
 
 
 def _report(group: GroupFacts, params: ManagerParams, log: Log) -> None:
-    text = f"{span(group.lag_us)} (checkpoint updated {span(group.since_us)} ago)"
-    unknown = group.checkpoint is not None and group.lag_us is None
+    text = f"{span(group.lag_us)} (checkpoint updated {span(group.since_us)} ago{_because(group)})"
+    late = group.doubt is not None and any(beat["why"] == group.doubt.why for beat in group.heartbeats)
+    unknown = group.checkpoint is not None and group.lag_us is None and not late  # said below
     fields = _about(group) | {"lag_us": group.lag_us, "age_us": group.since_us}
     _tell(f"Lag for {group.program} {group.name} is {text}.", fields, params, log, unknown=unknown)
     for beat in group.heartbeats:
@@ -36,6 +37,10 @@ def _report(group: GroupFacts, params: ManagerParams, log: Log) -> None:
             text = f"Heartbeat lag of {beat['path']} at {group.name} is {text}."
             fields = _about(group) | {"lag_us": beat["lag_us"], "age_us": beat["age_us"], "path": beat["path"]}
             _tell(text, fields, params, log, unknown=bool(beat["why"]))
+
+
+def _because(group: GroupFacts) -> str:
+    return f"; {doubt_text(group)}" if group.doubt is not None and group.lag_us is None else ""
 
 
 def _tell(text: str, fields: dict[str, Any], params: ManagerParams, log: Log, *, unknown: bool) -> None:
@@ -48,7 +53,7 @@ def _tell(text: str, fields: dict[str, Any], params: ManagerParams, log: Log, *,
 
 def report_down(home: Home, log: Log, now_us: int) -> None:
     """DOWNREPORT: one WARNING for each group that does not run; one that was stopped by mistake is news as well."""
-    for registration in registrations.all(home):
+    for registration in registrations.lasting(home):
         group = gather(home, registration, now_us)
         if group.status in ("STOPPED", "ABENDED"):
             ended = f", exit code {group.exit_code}" if group.exit_code else ""
@@ -59,7 +64,7 @@ def report_down(home: Home, log: Log, now_us: int) -> None:
 
 def report_up(home: Home, log: Log, now_us: int) -> None:
     """UPREPORT: one INFO line for each group that runs."""
-    for registration in registrations.all(home):
+    for registration in registrations.lasting(home):
         group = gather(home, registration, now_us)
         if group.status == "RUNNING":
             log.info(IS_UP, f"{group.program} {group.name} is up (process {group.pid}).", **_about(group))

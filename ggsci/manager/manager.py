@@ -14,8 +14,6 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from ggsci.manager import children as manager_children
-from ggsci.manager import collectors as manager_collectors
 from ggsci.manager import lag as manager_lag
 from ggsci.manager import purge as manager_purge
 from ggsci.manager.children import Children
@@ -27,11 +25,11 @@ from ggsci.manager.slots import SlotChecks
 from ggsci.manager.web import WebChild
 from trails.checkpoint import Checkpoint
 from trails.errors import GateError, OperatorError
-from trails.runtime import registration
-from trails.runtime.diskguard import Limits
-from trails.runtime.globals import read as read_globals
-from trails.runtime.params import parse_file
-from trails.runtime.process import Context, Process
+from trails.runtime.home import registration
+from trails.runtime.language.globals import read as read_globals
+from trails.runtime.language.params import parse_file
+from trails.runtime.process.diskguard import Limits
+from trails.runtime.process.process import Context, Process
 
 STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
 REFRESHED, RULE = "TG-00985", "TG-00958"
@@ -70,26 +68,21 @@ class Timers:
 class Manager(Process):
     """Steps through its parts; keeps no checkpoint."""
 
-    def __init__(
-        self,
-        context: Context,
-        params: ManagerParams,
-        group_command: manager_children.CommandLine = manager_children.command_line,
-        collector_command: manager_collectors.CommandLine = manager_collectors.command_line,
-    ) -> None:
+    def __init__(self, context: Context, params: ManagerParams) -> None:
         self._context = context
         self._params = params
         home, log, clock = context.home, context.log, context.clock
         self._to_purge: set[str] = set()
         # The port first: a Manager that can't have it must not have started anything.
-        self._collectors = Collectors(home, params, log, clock, collector_command)
-        self._children = Children(home, params, log, clock, group_command)
+        self._collectors = Collectors(home, params, log, clock)
+        self._children = Children(home, params, log, clock)
         self._slots = SlotChecks(home, log, clock.monotonic())
         self._web = WebChild(home, params.web, log, clock)
         self._timers = Timers()
         self._disk = Disk(home, self._limits(), log, clock)
-        self._collectors.no_space = self._disk.no_space
+        self._collectors.no_space = lambda trail: self._disk.no_space(trail=trail)
         self._children.no_space = self._disk.no_space
+        self._disk.reader_to_come = self._children.reader_to_come
         self._note_rules()
         log.info(STARTED, f"Manager listens for pumps at {params.bind}, port {self._collectors.port}.")
         # A child's death wakes the loop: the runtime's wakeup descriptor becomes readable for any handled signal.
@@ -215,19 +208,25 @@ class Manager(Process):
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """What ggsci asks."""
-        if verb in ("START", "KILL", "HOLD", "CHILD"):
-            return self._group_command(verb, str(args.get("name", "")))
-        if verb == "STATUS":
-            return self._status()
-        if verb == "REFRESH":
-            return self._refresh()
-        if verb == "CHILDSTATUS":
-            return {"children": self._children.rows()}
-        if verb == "GETPORTINFO":
-            return {"collectors": self._collectors.rows(), "pool": self._collectors.pool_rows()}
-        if verb == "GETPURGEOLDEXTRACTS":
-            return self._purge_info()
-        raise OperatorError(f"the Manager doesn't know {verb!r}")
+        name, children = str(args.get("name", "")), self._children
+        known: dict[str, Callable[[], dict[str, Any]]] = {
+            "START": lambda: {"pid": children.start(name)},
+            "KILL": lambda: {"pid": children.kill(name)},
+            "HOLD": lambda: self._hold(name),
+            "CHILD": lambda: children.child(name),
+            "STATUS": self._status,
+            "REFRESH": self._refresh,
+            "CHILDSTATUS": lambda: {"children": children.rows()},
+            "GETPORTINFO": lambda: {"collectors": self._collectors.rows(), "pool": self._collectors.pool_rows()},
+            "GETPURGEOLDEXTRACTS": self._purge_info,
+        }
+        if verb not in known:
+            raise OperatorError(f"the Manager doesn't know {verb!r}")
+        return known[verb]()
+
+    def _hold(self, name: str) -> dict[str, Any]:
+        self._children.hold(name)
+        return self._children.child(name)
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -235,16 +234,8 @@ class Manager(Process):
             "started_us": self._context.started_us, "groups": len(registration.names(self._context.home)),
             "children": self._children.rows(),
             "collectors": self._collectors.rows(), **self._disk.to_json(), "web": self._web.row(),
+            "slots": self._slots.rows(self._context.clock.monotonic()),
         }  # fmt: skip
-
-    def _group_command(self, verb: str, group: str) -> dict[str, Any]:
-        if verb == "START":
-            return {"pid": self._children.start(group)}
-        if verb == "KILL":
-            return {"pid": self._children.kill(group)}
-        if verb == "HOLD":
-            self._children.hold(group)
-        return self._children.child(group)
 
     def _purge_info(self) -> dict[str, Any]:
         home, rules = self._context.home, self._params.purge

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ggsci import access
+from ggsci.manager import access, rules
 from ggsci.manager import ports as manager_ports
-from ggsci.manager import rules
 from ggsci.manager.rules import GroupSpec, PurgeRule, Ranges, RestartRule
-from ggsci.web.params import KEYWORDS as WEB_KEYWORDS
-from ggsci.web.params import WebParams
+from ggsci.manager.webparams import KEYWORDS as WEB_KEYWORDS
+from ggsci.manager.webparams import WebParams, address
 from trails.errors import OperatorError
-from trails.runtime import params
-from trails.runtime.params import Keyword, Statement
+from trails.runtime.language import accepted, params
+from trails.runtime.language.params import Keyword, Statement
 
 DEFAULT_PORT = 7809
-DEFAULT_CHECK_SECONDS = 600
+DEFAULT_BIND = "127.0.0.1"
+DEFAULT_CHECK_MINUTES = 10
 # Without DYNAMICPORTLIST Collectors get one of so many ports above PORT.
 PORTS_ABOVE = 256
 DEFAULT_REASSIGN_SECONDS = 3
+MOST_PER_HOME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,15 @@ class ManagerParams:
     """mgr.prm, checked."""
 
     port: int = DEFAULT_PORT
-    bind: str = "127.0.0.1"
+    bind: str = DEFAULT_BIND
     ports: Ranges = ((DEFAULT_PORT + 1, DEFAULT_PORT + PORTS_ABOVE),)
     reassign_s: float = DEFAULT_REASSIGN_SECONDS
+    per_home: int = 0
     boot_delay_s: float = 0
     autostart: tuple[GroupSpec, ...] = ()
     autorestart: tuple[RestartRule, ...] = ()
     purge: tuple[PurgeRule, ...] = field(default=())
-    check_s: float = DEFAULT_CHECK_SECONDS
+    check_s: float = DEFAULT_CHECK_MINUTES * 60
     lag_report_s: float | None = None
     lag_info_s: float | None = None
     lag_critical_s: float | None = None
@@ -59,12 +60,13 @@ class ManagerParams:
                 f"{file or 'mgr.prm'}: WEBPORT {web.port}: this is the Manager's PORT, or all of DYNAMICPORTLIST",
                 hint="Choose another WEBPORT",
             )
-        check: float = found.one("CHECKSECONDS") or found.one("CHECKMINUTES", 10) * 60
+        check: float = found.one("CHECKSECONDS") or found.one("CHECKMINUTES", DEFAULT_CHECK_MINUTES) * 60
         return cls(
             port=port,
-            bind=found.one("BIND", "127.0.0.1"),
+            bind=found.one("BIND", DEFAULT_BIND),
             ports=ports,
             reassign_s=found.one("DYNAMICPORTREASSIGNDELAY", DEFAULT_REASSIGN_SECONDS),
+            per_home=found.one("COLLECTORSPERHOME", 0),
             boot_delay_s=found.one("BOOTDELAYMINUTES", 0) * 60,
             autostart=tuple(found.all("AUTOSTART")),
             autorestart=tuple(found.all("AUTORESTART")),
@@ -79,6 +81,12 @@ class ManagerParams:
             access_rules=tuple(found.all("ACCESSRULE")),
             web=web,
         )
+
+    @property
+    def collectors_per_home(self) -> int:
+        """How many Collectors one home may have at once: by itself three quarters of four or more ports."""
+        ports = len(manager_ports.numbers(self.ports))
+        return self.per_home or min(MOST_PER_HOME, ports - ports // 4)
 
     def restart_rule(self, kind: str, name: str) -> RestartRule | None:
         """The first AUTORESTART that is for this group."""
@@ -98,14 +106,6 @@ def _bounds_lag(found: params.Values) -> bool:
     return any(found.has(name + unit) for name in ("LAGINFO", "LAGCRITICAL") for unit in _UNITS)
 
 
-def _address(statement: Statement) -> str:
-    text = params.word(statement)
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise statement.error("an IP address of this host, or 0.0.0.0 for all of them") from None
-
-
 _TIMED_HELP = {
     "LAGREPORT": "Look at the lag of all running groups each n {}; each CHECKMINUTES if only a bound is given.",
     "LAGINFO": "A lag of n {} or more is an INFO line in ggserr.log.",
@@ -123,41 +123,51 @@ _TIMED = params.table(
 )
 
 KEYWORDS = _TIMED | WEB_KEYWORDS | params.table(
+    *accepted.MANAGER,
     params.COMMON["COMMENT"],
-    Keyword("PORT", "n", "The TCP port for pumps; 7809 if not given.", "PORT 7809", params.number(1, 65535)),
+    Keyword("PORT", "n", f"The TCP port for pumps; {DEFAULT_PORT} if not given.", "PORT 7809", params.number(1, 65535)),
     Keyword(
         "BIND", "address",
-        "The address that the Manager and its Collectors listen on; 127.0.0.1 if not given, so that only this host can "
-        "write trails. 0.0.0.0 is every address.",
-        "BIND 0.0.0.0", _address,
+        f"The address that the Manager and its Collectors listen on. If not given it is {DEFAULT_BIND}, so that only "
+        "this host can write trails. 0.0.0.0 is every address.",
+        "BIND 0.0.0.0", address,
     ),
     Keyword(
         "ACCESSRULE", access.SHAPE,
-        "From which addresses pumps may ask for Collectors: the first rule that matches decides, by PRI (1 to 99, 99 "
-        "if not given), then in the order of the file. With rules, an address that none matches is denied, but for "
-        "this host's loopback; without any, whoever reaches the port (BIND) may ask.",
+        "From which addresses pumps may ask for Collectors. The first rule that matches decides: rules are tried by "
+        f"PRI (1 to {access.DEFAULT_PRIORITY}, {access.DEFAULT_PRIORITY} if not given), then in the order of the file. "
+        "If there are rules, an address that none of them matches is denied, but for this host's loopback. If there "
+        "are none, everybody who reaches the port (BIND) may ask.",
         "ACCESSRULE, PROG COLLECTOR, IPADDR 10.1.*, ALLOW", access.parse, repeatable=True,
     ),
     Keyword(
         "NOTLS", "",
         "Pumps and Collectors of this home talk in plain TCP: anybody on the way can read and change the data. "
-        "Without it they need the certificates of CREATE CERTIFICATES.",
+        "Without NOTLS they need the certificates of CREATE CERTIFICATES.",
         "NOTLS", params.nothing,
     ),
     Keyword(
         "DYNAMICPORTLIST", "{port | first-last} [, ...]",
-        "The ports for Collectors, one each, tried in this order; if not given, the 256 above PORT.",
+        f"The ports for Collectors, one each, tried in this order; if not given, the {PORTS_ABOVE} above PORT.",
         "DYNAMICPORTLIST 7840-7850, 7900", rules.port_list,
     ),
     Keyword(
         "DYNAMICPORTREASSIGNDELAY", "n",
-        "A port whose Collector ended less than n seconds (3) ago is given out only if no other is free.",
+        f"A port whose Collector ended less than n seconds ({DEFAULT_REASSIGN_SECONDS}) ago is given out only if no "
+        "other is free.",
         "DYNAMICPORTREASSIGNDELAY 5", params.number(0, 3600),
     ),
     Keyword(
+        "COLLECTORSPERHOME", "n",
+        "How many Collectors the pumps of one home may have at once. If not given it is three quarters of "
+        f"DYNAMICPORTLIST's ports, and {MOST_PER_HOME} at most, so that one home can't hold every port. Of a list of "
+        "up to three ports it may have all.",
+        "COLLECTORSPERHOME 8", params.number(1, 5000),
+    ),
+    Keyword(
         "BOOTDELAYMINUTES", "n",
-        "After a boot of this machine AUTOSTART and AUTORESTART wait until it has been up for n minutes, so that "
-        "databases and networks are there; START does not wait.",
+        "After a boot of this machine, AUTOSTART and AUTORESTART wait until it has been up for n minutes, so that "
+        "databases and networks are there. START does not wait.",
         "BOOTDELAYMINUTES 3", params.number(1, 1440),
     ),
     Keyword(
@@ -168,23 +178,26 @@ KEYWORDS = _TIMED | WEB_KEYWORDS | params.table(
     Keyword(
         "AUTORESTART",
         "{ER | EXTRACT | REPLICAT} group [, RETRIES n] [, WAITMINUTES n | WAITSECONDS n] [, RESETMINUTES n]",
-        "Start these groups again when their process was killed, its database or peer was away, or the disk was full; "
-        "not when somebody must mend something first. At most RETRIES times (2) within RESETMINUTES (20), each after a "
-        "wait (2 minutes); not while the disk is below DISKSTOP.",
+        "Start these groups again if their process was killed, if its database or peer was away, or if the disk was "
+        "full. They are not started again if somebody must mend something first, nor while the disk is below "
+        "DISKSTOP. There are at most RETRIES starts (2) within RESETMINUTES (20), each after a wait (2 minutes).",
         "AUTORESTART ER *, RETRIES 5, WAITSECONDS 10", rules.autorestart, repeatable=True,
     ),
     Keyword(
         "PURGEOLDEXTRACTS",
         "trail [, USECHECKPOINTS] [, {MINKEEPHOURS | MINKEEPDAYS | MINKEEPFILES} n] "
         "[, {FREQUENCYMINUTES | FREQUENCYHOURS} n]",
-        "Remove files of these trails that every registered reader is past, and that were last written more than "
-        "MINKEEPHOURS or MINKEEPDAYS ago, or are not among the newest MINKEEPFILES (1). A time beats a number of "
-        "files; of two times the last counts. The first rule for a trail counts. Looked at each CHECKMINUTES, or as "
-        "often as FREQUENCYMINUTES tells, and at once when the disk falls below DISKWARN.",
+        "Remove files of these trails that every registered reader is past, if the rule no longer keeps them:\n"
+        "- MINKEEPHOURS and MINKEEPDAYS keep a file for that time after it was last written. Of two times the last "
+        "one counts.\n"
+        "- MINKEEPFILES keeps the newest n files (1 if not given). It does not count beside a time.\n"
+        "The first rule for a trail counts. The Manager looks each CHECKMINUTES, or as often as FREQUENCYMINUTES "
+        "says, and at once when the disk falls below DISKWARN.",
         "PURGEOLDEXTRACTS ./dirdat/*, USECHECKPOINTS, MINKEEPHOURS 48", rules.purge, repeatable=True,
     ),
     Keyword(
-        "CHECKMINUTES", "n", "How often to purge, and to look after what has no time of its own; 10 if not given.",
+        "CHECKMINUTES", "n",
+        f"How often to purge, and to look after what has no time of its own; {DEFAULT_CHECK_MINUTES} if not given.",
         "CHECKMINUTES 10", params.number(1, 10_000),
     ),
     Keyword("CHECKSECONDS", "n", "The same in seconds.", "CHECKSECONDS 30", params.number(1, 100_000)),

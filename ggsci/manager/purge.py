@@ -1,7 +1,7 @@
 """PURGEOLDEXTRACTS: removing trail files that no registered reader needs, and saying of every file why it is kept.
 
-What readers need decides trails.runtime.purge; a rule can only keep more. Files go oldest first, each removal synced,
-and never past one that stays: whenever the Manager is killed, a trail has no hole, and the next purge goes on.
+What readers need decides trails.runtime.home.purge; a rule can only keep more. Files go oldest first, each removal
+synced, and never past one that stays: whenever the Manager is killed, a trail has no hole, and the next purge goes on.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from ggsci.manager.rules import HOUR, PurgeRule
 from trails.errors import GateError, OperatorError
 from trails.position import SEQNO_DIGITS, TrailName, parse_file_name
-from trails.runtime import purge as purging
-from trails.runtime import registration, status
-from trails.runtime.home import Home
-from trails.runtime.purge import FileFate
+from trails.runtime.home import purge as purging
+from trails.runtime.home import registration, status
+from trails.runtime.home.home import Home
+from trails.runtime.home.purge import FileFate
 
 NO_RULE = "no PURGEOLDEXTRACTS is for this trail"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judged:
     """One trail file: does it go, and why or why not; who still needs it; `rule` is the pattern, if there is one."""
 
     path: str
@@ -47,9 +47,9 @@ def _trails_in(home: Home, folder: str) -> list[TrailName]:
     return [TrailName(folder, prefix) for prefix in sorted(names)]
 
 
-def verdicts(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Verdict]:
+def verdicts(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Judged]:
     """Every file that a rule is for, oldest first. The first rule for a trail counts."""
-    found: dict[tuple[str, str], list[Verdict]] = {}
+    found: dict[tuple[str, str], list[Judged]] = {}
     for rule in rules:
         for trail in trails_of(home, rule):
             key = os.path.realpath(trail.folder), trail.prefix
@@ -58,8 +58,8 @@ def verdicts(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Verdic
     return [verdict for each in found.values() for verdict in each]
 
 
-def _judge(fates: list[FileFate], rule: PurgeRule, now_us: int) -> list[Verdict]:
-    judged: list[Verdict] = []
+def _judge(fates: list[FileFate], rule: PurgeRule, now_us: int) -> list[Judged]:
+    judged: list[Judged] = []
     stats = [_stat(fate.path) for fate in fates]
     written = _written([modified_us for _, modified_us in stats], now_us)
     for number, fate in enumerate(fates):
@@ -69,7 +69,7 @@ def _judge(fates: list[FileFate], rule: PurgeRule, now_us: int) -> list[Verdict]
             goes, reason = False, why
         if goes and judged and not judged[-1].goes:
             goes, reason = False, f"an older file stays: {judged[-1].reason}"
-        judged.append(Verdict(fate.path, goes, reason, fate.who, rule.pattern, size, modified_us))
+        judged.append(Judged(fate.path, goes, reason, fate.who, rule.pattern, size, modified_us))
     return judged
 
 
@@ -106,7 +106,7 @@ def _stat(path: str) -> tuple[int | None, int | None]:
     return found.st_size, found.st_mtime_ns // 1000
 
 
-def purge(home: Home, rules: Sequence[PurgeRule], now_us: int, due: Collection[str] | None = None) -> Iterator[Verdict]:
+def purge(home: Home, rules: Sequence[PurgeRule], now_us: int, due: Collection[str] | None = None) -> Iterator[Judged]:
     """Remove what goes, oldest first and each synced: not even a power loss leaves a hole. Yields what went.
 
     `due`: only what the rules of these patterns are for. A trail whose files can't be removed keeps no other trail
@@ -131,7 +131,7 @@ def purge(home: Home, rules: Sequence[PurgeRule], now_us: int, due: Collection[s
 # --- why is this file kept --------------------------------------------------------------------------------------------
 
 
-def explain(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Verdict]:
+def explain(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Judged]:
     """Every trail file of the home, also those that no rule is for; by trail, oldest first."""
     ruled = verdicts(home, rules, now_us)
     known = {os.path.realpath(verdict.path) for verdict in ruled}
@@ -140,7 +140,7 @@ def explain(home: Home, rules: Sequence[PurgeRule], now_us: int) -> list[Verdict
     return sorted([*ruled, *rest], key=lambda verdict: verdict.path)
 
 
-def _unruled(home: Home, trail: TrailName, now_us: int) -> list[Verdict]:
+def _unruled(home: Home, trail: TrailName, now_us: int) -> list[Judged]:
     judged = _judge(purging.removable(home, home.fs, trail), PurgeRule(""), now_us)
     return [replace(verdict, goes=False, reason=NO_RULE if verdict.goes else verdict.reason) for verdict in judged]
 
@@ -149,8 +149,7 @@ def _all_trails(home: Home) -> list[TrailName]:
     """Those in dirdat and where any group reads or writes one on this host."""
     folders = {home.folder("dirdat"): None}
     for group in registration.all(home):
-        paths = [group.trail] if group.source == "TRAIL" else []
-        paths += [trail.path for trail in group.trails if trail.type == "EXTTRAIL"]
+        paths = [*group.writes, *([group.trail] if group.source == "TRAIL" else [])]
         folders |= {TrailName.parse(path, home.root).folder: None for path in paths}
     unique = {os.path.realpath(folder): folder for folder in reversed(folders)}
     return [trail for folder in unique.values() for trail in _trails_in(home, folder)]
@@ -163,9 +162,9 @@ def stale(home: Home) -> list[dict[str, str]]:
         if group.source == "TRAIL" and (why := _stale_reader(home, group)):
             found.append({"group": group.name, "kind": group.kind, "trail": group.trail, "why": why})
         found += [
-            {"group": group.name, "kind": group.kind, "trail": trail.path, "why": "it has written no file there yet"}
-            for trail in group.trails
-            if trail.type == "EXTTRAIL" and not _seqnos(home, trail.path)
+            {"group": group.name, "kind": group.kind, "trail": path, "why": "it has written no file there yet"}
+            for path in group.writes
+            if not _seqnos(home, path)
         ]
     return found
 

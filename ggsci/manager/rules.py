@@ -10,8 +10,8 @@ import fnmatch
 import math
 from dataclasses import dataclass
 
-from trails.runtime import params
-from trails.runtime.params import Statement
+from trails.runtime.language import params
+from trails.runtime.language.params import Statement
 
 KINDS = {"ER": ("EXTRACT", "REPLICAT"), "EXTRACT": ("EXTRACT",), "REPLICAT": ("REPLICAT",)}
 HOUR = 3600

@@ -8,22 +8,20 @@ can't be read begins anew, what can't be written (a full disk) holds for this Ma
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Collection
+from typing import Any
 
+from ggsci.manager.noted import Noted
 from trails.errors import GateError
-from trails.fs import read_bytes, replace_durably
 from trails.runtime.clock import Clock
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
 
 
 class Tries:
     """Tries by group, each with the moment since when they are counted."""
 
     def __init__(self, home: Home, clock: Clock, tell: Callable[[str], None]) -> None:
-        self._fs = home.fs
-        self._path = os.path.join(home.folder("dirpcs"), "MGR.tries")
+        self._noted = Noted(home, "MGR.tries")
         self._clock = clock
         self._tell = tell
         self._known = self._load()
@@ -62,16 +60,15 @@ class Tries:
 
     def _load(self) -> dict[str, tuple[int, float]]:
         now, now_us = self._clock.monotonic(), self._clock.now_us()
-        try:
+
+        def understood(rows: Any) -> dict[str, tuple[int, float]]:
             return {
                 name: (int(tries), now - max(0, now_us - int(since_us)) / 1_000_000)
-                for name, (tries, since_us) in json.loads(read_bytes(self._fs, self._path)).items()
+                for name, (tries, since_us) in rows.items()
             }
-        except FileNotFoundError:
-            return {}
-        except (GateError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            self._tell(f"{self._path} can't be read ({error}): AUTORESTART counts its tries anew.")
-            return {}
+
+        tell = self._tell
+        return self._noted.load(understood, {}, lambda why: tell(f"{why}: AUTORESTART counts its tries anew."))
 
     def _save(self) -> None:
         now, now_us = self._clock.monotonic(), self._clock.now_us()
@@ -80,6 +77,6 @@ class Tries:
             for name, (tries, since) in self._known.items() if tries
         }  # fmt: skip
         try:
-            replace_durably(self._fs, self._path, json.dumps(rows).encode())
+            self._noted.save(rows)
         except GateError as error:
             self._tell(f"AUTORESTART's tries are known to this Manager only, not to the next: {error}")

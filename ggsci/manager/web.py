@@ -16,12 +16,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ggsci.manager.webparams import WebParams
 from ggsci.spawning import last_words, spawn
-from ggsci.web.params import WebParams
 from trails.errors import EXIT_OPERATOR
 from trails.runtime.clock import Clock
-from trails.runtime.home import MANAGER, Home
-from trails.runtime.report import Log
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.report.report import Log
 
 STARTED, DOWN = "TG-01962", "TG-01963"
 RETRIES = 20

@@ -10,24 +10,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
-from ggsci.web.params import MAX_LINE, WebParams
+from ggsci.manager.webparams import MAX_LINE, WebParams
 from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_OPERATOR, EXIT_STOPPED, GateError, OperatorError
 from trails.runtime.clock import RealClock
-from trails.runtime.home import Home
-from trails.runtime.report import Log
+from trails.runtime.home.home import Home
+from trails.runtime.report.report import Log
 
 END_SECONDS = 5.0
-SERVES, FAILED = "TG-01960", "TG-01961"
+SERVES, FAILED, REFUSED = "TG-01960", "TG-01961", "TG-01964"
+MAX_UNTOLD = 100
 
 
-class _Parser(argparse.ArgumentParser):
+class _PageArguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise OperatorError(f"ggsci.web: {message}")
 
@@ -40,7 +43,6 @@ def main(argv: list[str]) -> int:
         print(f"ERROR: {error}", file=sys.stderr)
         return EXIT_OPERATOR
     log = Log(home, "Trailgate Web", "mgr.prm", RealClock())
-    log.must_write = False
     try:
         _serve(home, params, log)
     except GateError as error:
@@ -57,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 def _given(argv: list[str]) -> tuple[Home, WebParams]:
-    parser = _Parser(prog="ggsci.web")
+    parser = _PageArguments(prog="ggsci.web")
     parser.add_argument("--home", required=True)
     options = parser.parse_args(argv)
     line = sys.stdin.buffer.readline(MAX_LINE).decode("utf-8", "replace")
@@ -65,9 +67,9 @@ def _given(argv: list[str]) -> tuple[Home, WebParams]:
 
 
 def _serve(home: Home, params: WebParams, log: Log) -> None:
+    from ggsci.manager.webtokens import ensure_token
     from ggsci.web import server
-    from ggsci.web.tokens import ensure_token
-    from ggsci.web.watch import Watch
+    from ggsci.web.watch import HomesWatch
 
     ensure_token(home)
     ended = threading.Event()
@@ -80,7 +82,23 @@ def _serve(home: Home, params: WebParams, log: Log) -> None:
                 SERVES, f"WEBHOME {other.name}: its token goes to {other.url} without TLS: anybody can read it."
             )
     served = f"The page is served at {params.url(os.uname().nodename)}"
-    server.serve(home, params, Watch(home, params), ended, lambda: log.info(SERVES, served))
+    server.serve(home, params, HomesWatch(home, params), ended, lambda: log.info(SERVES, served), _teller(log))
+
+
+def _teller(log: Log) -> Callable[[str], None]:
+    """Writes lines about wrong tokens on a thread of its own: the site waits for no disk, and no stranger fills one."""
+    lines: queue.Queue[str] = queue.Queue(MAX_UNTOLD)
+
+    def write() -> None:
+        while True:
+            log.warning(REFUSED, lines.get(), alike="wrong token")
+
+    def tell(line: str) -> None:
+        with contextlib.suppress(queue.Full):
+            lines.put_nowait(line)
+
+    threading.Thread(target=write, name="tell", daemon=True).start()
+    return tell
 
 
 def _wait_for_end(ended: threading.Event) -> None:

@@ -6,7 +6,7 @@ Rule: names in an address are looked up among what the home has; one that isn't 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
@@ -14,25 +14,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ggsci import facts
+from ggsci.check import discard_path
 from ggsci.web import details, drawing, trailpages
-from ggsci.web.details import Text
+from ggsci.web.details import TextShown
+from ggsci.web.loads import loads
+from ggsci.web.site import Site
 from ggsci.web.watch import home_name
 from trails.position import Position, TrailName
-from trails.runtime import registration as registrations
-from trails.runtime.eventlog import current
-from trails.runtime.home import MANAGER, Home
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.report.eventlog import current
 
-if TYPE_CHECKING:
-    from ggsci.web.app import Site
-
-_MAX_SKIP = 10_000_000
-
-Show = Callable[[Home, Request], Text]
-GroupShow = Callable[[Home, Registration, Request], Text]
+Show = Callable[[Home, Request], TextShown]
+GroupShow = Callable[[Home, Registration, Request], TextShown]
 
 
 # --- a home -----------------------------------------------------------------------------------------------------------
+
+
+def _piece(home: Home, name: str, request: Request) -> TextShown:
+    """Of a report, or with `age` of an older one."""
+    return details.piece(home, home.report(name, number(request, "age")), number(request, "end"))
+
 
 HOME_TABS: Mapping[str, tuple[str, Show]] = {
     "info": ("All groups", lambda home, _: details.ggsci(home, "INFO ALL")),
@@ -41,9 +45,12 @@ HOME_TABS: Mapping[str, tuple[str, Show]] = {
     "ports": ("Collectors", lambda home, _: details.ggsci(home, "SEND MANAGER GETPORTINFO")),
     "purge": ("Purging", lambda home, _: details.ggsci(home, "SEND MANAGER GETPURGEOLDEXTRACTS")),
     "tls": ("Certificates", lambda home, _: details.ggsci(home, "INFO CERTIFICATES")),
-    "log": ("Event log", lambda home, request: details.piece(home, current(home), number(request, "end"))),
+    "log": (
+        "Event log",
+        lambda home, request: details.events(home, current(home), number(request, "end"), severity(request)),
+    ),
     "params": ("Parameters", lambda home, _: details.parameters(home, MANAGER)),
-    "report": ("Report", lambda home, request: details.report(home, MANAGER, None, number(request, "end"))),
+    "report": ("Report", lambda home, request: _piece(home, MANAGER, request)),
 }
 
 
@@ -52,17 +59,25 @@ def home_page(site: Site, request: Request) -> Response:
     name, home = known_home(site, request)
     tab = chosen_tab(request, HOME_TABS)
     text = HOME_TABS[tab][1](home, request)
+    path, chosen = f"/home/{quote(name)}", severity(request)
+    kept = {"tab": tab, "severity": chosen if tab == "log" and chosen != "all" else ""}
+    choices = [(one, f"{path}?tab=log&severity={one}", one == chosen) for one in details.SEVERITIES]
     return site.page(
-        "home.html", name=name, folder=home.root, tabs=tabs(HOME_TABS, tab, f"/home/{quote(name)}"), text=text,
-        pages=neighbours(f"/home/{quote(name)}", {"tab": tab}, text), trails=list(trailpages.trails(home)),
+        "home.html", name=name, folder=home.root, tabs=tabs(HOME_TABS, tab, path), text=text,
+        pages=neighbours(path, kept, text), trails=list(trailpages.trails(home)),
+        severities=choices if tab == "log" else [],
     )  # fmt: skip
 
 
+def severity(request: Request) -> str:
+    """What of the event log is asked for."""
+    given = request.query_params.get("severity", "all")
+    if given not in details.SEVERITIES:
+        raise HTTPException(404, f"severity: expected {', '.join(details.SEVERITIES)}")
+    return given
+
+
 # --- a group ----------------------------------------------------------------------------------------------------------
-
-
-def _report(home: Home, group: Registration, request: Request) -> Text:
-    return details.report(home, group.name, number(request, "age"), number(request, "end"))
 
 
 GROUP_TABS: Mapping[str, tuple[str, GroupShow]] = {
@@ -70,9 +85,12 @@ GROUP_TABS: Mapping[str, tuple[str, GroupShow]] = {
     "showch": ("SHOWCH", lambda home, group, _: details.ggsci(home, f"INFO {group.kind} {group.name}, SHOWCH 10")),
     "stats": ("Statistics", lambda home, group, _: details.ggsci(home, f"STATS {group.kind} {group.name}")),
     "lag": ("Lag", lambda home, group, _: details.ggsci(home, f"LAG {group.kind} {group.name}")),
-    "report": ("Report", _report),
+    "report": ("Report", lambda home, group, request: _piece(home, group.name, request)),
     "params": ("Parameters", lambda home, group, _: details.parameters(home, group.name)),
-    "discard": ("Discards", lambda home, group, request: details.discard(home, group, number(request, "end"))),
+    "discard": (
+        "Discards",
+        lambda home, group, request: details.piece(home, discard_path(home, group), number(request, "end")),
+    ),
 }
 
 
@@ -93,7 +111,9 @@ def stage_page(site: Site, request: Request) -> Response:
     return site.page(
         "stage.html", name=name, group=group.name, tabs=tabs(offered, tab, path), tab=tab, text=text,
         pages=neighbours(path, {"tab": tab, "age": request.query_params.get("age", "")}, text),
-        box=drawing.box(stage) if stage else None, figures=drawing.figures(stage) if stage else [],
+        box=drawing.box(stage) if stage else None, groups=drawing.groups(stage) if stage else [],
+        loads=loads([stage] if stage else []),
+        has_slot=bool(stage and stage.extra.get("holder")),
         key=f"{name}/{group.name}", ages=details.reports(home, group.name) if tab == "report" else [], path=path,
         age=number(request, "age"), minutes=60,
     )  # fmt: skip
@@ -181,7 +201,7 @@ def tabs(offered: Mapping[str, tuple[str, Any]], chosen: str, path: str) -> list
     return [(title, f"{path}?tab={name}", name == chosen) for name, (title, _) in offered.items()]
 
 
-def neighbours(path: str, query: Mapping[str, str], text: Text) -> list[tuple[str, str]]:
+def neighbours(path: str, query: Mapping[str, str], text: TextShown) -> list[tuple[str, str]]:
     """(title, address) of the pieces of a file before and after this one."""
     kept = {name: value for name, value in query.items() if value}
     ends = (("Earlier", text.before), ("Later", text.after))

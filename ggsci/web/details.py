@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import io
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ggsci.check import discard_path
-from ggsci.session import Session
+from ggsci.commands.session import OperatorSession
 from trails.errors import GateError
-from trails.runtime import registration as registrations
-from trails.runtime.credentials import hide_file
-from trails.runtime.home import MANAGER, Home, group_name
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import MANAGER, Home, group_name
+from trails.runtime.home.registration import Registration
 from trails.runtime.masking import mask, mask_parameters
-from trails.runtime.registration import Registration
+from trails.runtime.secrets.credentials import hide_file
+from trails.taming import tame
 
 PIECE = 128 << 10
 MAX_TEXT = 1 << 20
 MAX_PARAMETERS = 1 << 20
 AGED = 10
+MAX_PIECES = 64
+"""So many pieces of a log are looked through for one page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextShown:
     """A text to show; `before` and `after` are where the neighbouring pieces of the file end, None if there is none."""
 
     text: str
@@ -35,14 +39,14 @@ class Text:
     after: int | None = None
 
 
-class _Looking(Session):
+class _Looking(OperatorSession):
     """A session whose commands leave no trace."""
 
     def _log(self, line: str) -> None:  # noqa: ARG002  -- the signature of Session
         return
 
 
-def ggsci(home: Home, line: str) -> Text:
+def ggsci(home: Home, line: str) -> TextShown:
     """What ggsci prints for this command. Only commands made here are given to it, never a browser's words."""
     out = io.StringIO()
     session = _Looking(home.root, out=out, err=out)
@@ -50,7 +54,7 @@ def ggsci(home: Home, line: str) -> Text:
     text = out.getvalue()
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}\n... and {len(text) - MAX_TEXT} characters more: use ggsci"
-    return Text(mask(text).strip("\n"), line)
+    return TextShown(mask(text).strip("\n"), line)
 
 
 def group(home: Home, name: str) -> Registration | None:
@@ -61,33 +65,57 @@ def group(home: Home, name: str) -> Registration | None:
         return None
 
 
-def report(home: Home, name: str, age: int | None, end: int | None) -> Text:
-    """A piece of a report; `age` 0..9 is an older one."""
-    return piece(home, home.report(name, age), end)
-
-
 def reports(home: Home, name: str) -> list[int]:
     """The ages of the older reports that exist."""
     return [age for age in range(AGED) if os.path.exists(home.report(name, age))]
 
 
-def discard(home: Home, found: Registration, end: int | None) -> Text:
-    """A piece of a Replicat's discard file."""
-    return piece(home, discard_path(home, found), end)
-
-
-def parameters(home: Home, name: str) -> Text:
+def parameters(home: Home, name: str) -> TextShown:
     """A parameter file, passwords masked."""
     path = home.prm("mgr" if name == MANAGER else name)
     hide_file(path)
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
-            return Text(mask_parameters(file.read(MAX_PARAMETERS)).rstrip("\n"), home.shown(path))
+            return TextShown(mask_parameters(file.read(MAX_PARAMETERS)).rstrip("\n"), home.shown(path))
     except OSError as error:
-        return Text(f"{home.shown(path)}: {error.strerror}", home.shown(path))
+        return TextShown(f"{home.shown(path)}: {error.strerror}", home.shown(path))
 
 
-def piece(home: Home, path: str, end: int | None) -> Text:
+SEVERITIES: Mapping[str, tuple[str, ...]] = {
+    "all": (), "warnings": ("WARNING", "ERROR"), "errors": ("ERROR",),
+}  # fmt: skip
+"""What may be chosen of the event log; nothing is all of it."""
+_HEAD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*\s+(INFO|WARNING|ERROR)\b")
+
+
+def events(home: Home, path: str, end: int | None, severity: str) -> TextShown:
+    """The piece of the event log that ends at `end`, of one severity and worse; empty pieces are left out.
+
+    A message may have several lines: those behind its first are of its severity.
+    """
+    wanted = SEVERITIES[severity]
+    found = piece(home, path, end)
+    if not wanted:
+        return found
+    after = found.after
+    for _ in range(MAX_PIECES):
+        if (text := _only(found.text, wanted)) or found.before is None:
+            break
+        found = piece(home, path, found.before)
+    return TextShown(text, f"{found.title}, {severity}", found.before, after)
+
+
+def _only(text: str, wanted: tuple[str, ...]) -> str:
+    kept, take = [], False
+    for line in text.split("\n"):
+        if head := _HEAD.match(line):
+            take = head[1] in wanted
+        if take:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def piece(home: Home, path: str, end: int | None) -> TextShown:
     """At most PIECE bytes of a text file that end at `end` (None: the file's end), whole lines, passwords masked."""
     shown = home.shown(path)
     try:
@@ -98,9 +126,9 @@ def piece(home: Home, path: str, end: int | None) -> Text:
             file.seek(start)
             data = file.read(stop - start)
     except OSError as error:
-        return Text(f"{shown}: {error.strerror}", shown)
+        return TextShown(f"{shown}: {error.strerror}", shown)
     if start and b"\n" in data:
         cut = data.index(b"\n") + 1
         start, data = start + cut, data[cut:]
     after = min(size, stop + PIECE) if stop < size else None
-    return Text(mask(data.decode("utf-8", "replace")).rstrip("\n"), shown, start or None, after)
+    return TextShown(tame(mask(data.decode("utf-8", "replace"))).rstrip("\n"), shown, start or None, after)

@@ -1,4 +1,4 @@
-"""What the templates draw: pipelines and stages with every figure as text, and where a click leads.
+"""What the templates draw of a stage: every figure as text, and where a click leads; panels.py puts them together.
 
 Rule: templates decide nothing. A figure that is not known says UNKNOWN, and why; a lag that is not known says how old
 the last truth is.
@@ -7,11 +7,12 @@ the last truth is.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ggsci.flow.pipelines import Pipeline, Stage
+from ggsci.flow.health import MISSING
+from ggsci.flow.pipelines import Stage
 from ggsci.web import words
 from ggsci.web.watch import home_name, key
 
@@ -20,8 +21,11 @@ LATE_US = 60_000_000
 """A lag from here on is shown in another colour."""
 
 _TITLES = {"EXTRACT": "Extract", "PUMP": "Pump", "REPLICAT": "Replicat"}
-_STATES = ("RUNNING", "STARTING", "STOPPED", "ABENDED")
-_OWN_EXTRA = ("web_home", "web_url", "web_page_name", "home_id", "fed_by", "unanswered", "source")
+_STATES = ("RUNNING", "STARTING", "STOPPED", "ABENDED", MISSING)
+_OWN_EXTRA = (
+    "web_home", "web_url", "web_page_name", "home_id", "fed_by", "unanswered", "source", "own_lag_us",
+    "own_lag_age_us", "own_lag_why", "writer_program", "heartbeat_every_s", "heartbeat_trouble",
+)  # fmt: skip
 _WIDTH = 100
 _SECOND = 1_000_000
 NONE = "–"
@@ -29,8 +33,8 @@ NONE = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """The arrow into a stage: what it reads, where that can be browsed, and what waits there."""
+class Arrow:
+    """An arrow: what is read, where that can be browsed, and what waits there."""
 
     label: str
     title: str
@@ -62,75 +66,16 @@ class Box:
     busy_width: int | None
     why: str
     holds_back: bool
-    link: Link
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One pipeline as it is drawn."""
-
-    id: str
-    name: str
-    source: str
-    target: str
-    target_kind: str
-    lag: str
-    lag_note: str
-    lag_state: str
-    state: str
-    boxes: tuple[Box, ...]
-    into_target: Link
-
-    @property
-    def keys(self) -> str:
-        """The stages' keys in the history, for the script."""
-        return " ".join(box.key for box in self.boxes)
-
-
-def panels(found: Sequence[Pipeline]) -> list[Panel]:
-    """All pipelines, in their order."""
-    return [_panel(pipeline) for pipeline in found]
-
-
-def _panel(pipeline: Pipeline) -> Panel:
-    boxes = tuple(box(stage, number) for number, stage in enumerate(pipeline.stages))
-    last = pipeline.stages[-1] if pipeline.stages else None
-    writes = ", ".join(last.writes) if last else ""
-    flows = bool(last and last.ops_s)
-    into = Link("", f"{last.name} writes to {writes or pipeline.target}" if last else "", "", "", False, flows)
-    lag, note, state = lag_words(pipeline.lag_us, pipeline.lag_age_us, "")
-    where = f"{home_name(pipeline.stages[0])}-" if pipeline.stages else ""
-    # A pump whose Replicat is in a home that is not known here ends at its remote trail.
-    kind = "Target" if last and last.program == "REPLICAT" else "Trail"
-    target = pipeline.target or writes
-    return Panel(
-        id=f"p-{where}{pipeline.name}".replace(" > ", "-").replace(" ", ""),
-        name=pipeline.name.replace(" > ", " → "),
-        source=pipeline.source,
-        target=target,
-        target_kind=kind,
-        lag=lag,
-        lag_note=note,
-        lag_state=state,
-        state=worst(boxes),
-        boxes=boxes,
-        into_target=into,
-    )
-
-
-def worst(boxes: Sequence[Box]) -> str:
-    """The state that one should look at first."""
-    for state in ("abended", "unknown", "stopped", "starting"):
-        if any(one.state == state for one in boxes):
-            return state
-    return "running"
+    link: Arrow
 
 
 def box(stage: Stage, number: int = 0) -> Box:
     """One stage; `number` gives its colour."""
     lag, note, lag_state = lag_words(stage.lag_us, stage.lag_age_us, stage.lag_why)
     status = stage.status if stage.status in _STATES else "UNKNOWN"
-    down = status in ("STOPPED", "ABENDED")
+    down = status in ("STOPPED", "ABENDED", MISSING)
+    # It lives, and may hang; or nobody knows it; or it runs, and nobody sees it work.
+    hidden = stage.extra.get("unanswered") or status == MISSING or (status == "RUNNING" and stage.lag_us is None)
     return Box(
         key=key(stage),
         name=stage.name,
@@ -138,7 +83,7 @@ def box(stage: Stage, number: int = 0) -> Box:
         home=home_name(stage),
         href=href(stage),
         status=status,
-        state="unknown" if stage.extra.get("unanswered") else status.lower(),  # it lives, and may hang
+        state="unknown" if hidden else status.lower(),
         colour=number % COLOURS,
         lag=lag,
         lag_note=note,
@@ -170,7 +115,7 @@ def _speed(bytes_s: float | None) -> str:
     return words.UNKNOWN if bytes_s is None else f"{words.size(bytes_s)}/s"
 
 
-def _link(stage: Stage) -> Link:
+def _link(stage: Stage) -> Arrow:
     backlog = "" if stage.backlog_bytes is None else words.size(stage.backlog_bytes)
     if stage.backlog_bytes and stage.backlog_us is not None and stage.backlog_us >= _SECOND:
         backlog += f", {words.duration(stage.backlog_us)}"
@@ -178,14 +123,16 @@ def _link(stage: Stage) -> Link:
         backlog = words.UNKNOWN
     trail = stage.program != "EXTRACT"
     label = os.path.basename(stage.reads) if trail else "log"
-    return Link(
+    return Arrow(
         label, f"{stage.name} reads {stage.reads}", _trail_href(stage) if trail else "", backlog,
         bool(stage.backlog_bytes), bool(stage.ops_s),
     )  # fmt: skip
 
 
 def href(stage: Stage) -> str:
-    """The stage's own page, at the page of its home."""
+    """The stage's own page, at the page of its home; of one that is not registered there the home's."""
+    if stage.status == MISSING:
+        return f"{_page(stage)}/home/{_page_home(stage)}"
     return f"{_page(stage)}/stage/{_page_home(stage)}/{quote(stage.name)}"
 
 
@@ -206,8 +153,32 @@ def _page_home(stage: Stage) -> str:
     return quote(str(stage.extra.get("web_page_name") or home_name(stage)))
 
 
-def figures(stage: Stage) -> list[tuple[str, str]]:
-    """Every figure of a stage, for its own page."""
+Row = tuple[str, str, int | None]
+"""A figure: its title, its text, and the moment it is, if it is one, for a reader in another time zone."""
+
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "State": ("status", "process", "state", "busy", "blocked", "output share", "last turn of its loop", "message",
+              "trouble", "host"),
+    "Lag": ("lag", "heartbeat", "newest change", "clock"),
+    "Work": ("waiting", "changes", "bytes", "operations", "transactions", "batches", "rows", "collisions", "values"),
+    "Places": ("reads", "writes", "input", "writer"),
+    "Log kept at the source": ("holder", "log "),
+    "Link": ("peer", "inflight", "window"),
+}  # fmt: skip
+"""Which figures stand together: those whose title begins so."""
+
+
+def groups(stage: Stage) -> list[tuple[str, list[Row]]]:
+    """Every figure of a stage, for its own page, in groups."""
+    made: dict[str, list[Row]] = {name: [] for name in (*_GROUPS, "More")}
+    for row in figures(stage):
+        title = row[0].lower()
+        made[next((name for name, begins in _GROUPS.items() if title.startswith(begins)), "More")].append(row)
+    return [(name, rows) for name, rows in made.items() if rows]
+
+
+def figures(stage: Stage) -> list[Row]:
+    """Every figure of a stage."""
     one = box(stage)
     rows = [
         ("Status", one.status),
@@ -222,10 +193,12 @@ def figures(stage: Stage) -> list[tuple[str, str]]:
         ("Busy", one.busy),
         ("State", stage.why),
     ]
-    more = [(_title(name), _figure(name, value)) for name, value in plain(stage.extra)]
-    if stage.extra.get("wal_status") and stage.extra.get("wal_limit_bytes", 0) is None:
-        more = [(title, "no limit" if title in _LIMITED else text) for title, text in more]
-    return [(name, text) for name, text in [*rows, *more] if text]
+    found: list[Row] = [(name, text, None) for name, text in rows]
+    unlimited = bool(stage.extra.get("log_status")) and stage.extra.get("log_limit_bytes", 0) is None
+    for name, value in plain(stage.extra):
+        title, text = _title(name), _figure(name, value)
+        found.append((title, "no limit" if unlimited and title in _LIMITED else text, words.moment(name, value)))
+    return [row for row in found if row[1]]
 
 
 _TITLED = {
@@ -234,13 +207,13 @@ _TITLED = {
 }  # fmt: skip
 
 
-_LIMITED = ("WAL headroom", "WAL limit")
-"""Of a slot that was looked at: without max_slot_wal_keep_size it has none."""
+_LIMITED = ("log headroom", "log limit")
+"""Of log that was looked at: where the source keeps any amount it has none."""
 
 
 def _title(name: str) -> str:
     words_of = name.removesuffix("_us").removesuffix("_bytes").split("_")
-    return _TITLED.get(name) or " ".join("WAL" if word == "wal" else word for word in words_of)
+    return _TITLED.get(name) or " ".join(words_of)
 
 
 def _figure(name: str, value: object) -> str:

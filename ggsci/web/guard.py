@@ -2,12 +2,12 @@
 
     refused                                           with
     another method than GET or HEAD, but for the      405
-    token's form, which is sent by POST to /login
+    forms sent by POST to /login and /logout
     a Host that is not this host's name (rebinding)   421
-    a body, but for that form                         413
+    a body, but for those forms                       413
     a longer address                                  414
     more requests in a row from one address           429
-    no token where one is needed                      401, a page that asks for it
+    no token where one is needed                      401, a page that asks for it; a wrong one is told to the log
     an answer that takes too long                     503
 
 Rule: nothing behind it changes anything, so no request can do more than look; every answer carries the headers that
@@ -21,7 +21,6 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import parse_qs, quote, urlencode
@@ -31,16 +30,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ggsci.web.params import WebParams
-from ggsci.web.tokens import SESSION_SECONDS, Sessions
+from ggsci.manager.webparams import WebParams
+from ggsci.manager.webtokens import SESSION_SECONDS, Sessions
+from trails.runtime.report.limits import Rates
 
 MAX_URL = 2048
 MAX_FORM = 4096
 ANSWER_SECONDS = 30.0
 FORM_SECONDS = 10.0
 RATE = 40.0
-BURST = 200.0
-_ADDRESSES = 1024
+BURST = 200
+MAX_NAMED = 60
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -52,25 +52,32 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-LOGIN = "/login"
+LOGIN, LOGOUT = "/login", "/logout"
 FREE_ANYWHERE = ("/static/", LOGIN)
+BY_ITSELF = "x-trailgate-poll"
+"""The header of what an open page fetches by itself: no sign of a person."""
+SESSION = "trailgate.session"
+"""What the pages find in the request's scope: whether there is a session that can be ended."""
 FREE_ON_LOOPBACK = ("/metrics", "/api/")
 PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 Ask = Callable[[Request, str, str], Response]
 """The page that asks for the token: where it leads to, and what was wrong."""
+Tell = Callable[[str], None]
+"""Takes a line for the operator, and never waits."""
 
 
 class Guard:
     """ASGI middleware around the pages."""
 
-    def __init__(self, app: ASGIApp, params: WebParams, sessions: Sessions, ask_token: Ask) -> None:
+    def __init__(self, app: ASGIApp, params: WebParams, sessions: Sessions, ask_token: Ask, tell: Tell) -> None:
         self._app = app
+        self._tell = tell
         self._params = params
         self._sessions = sessions
         self._ask_token = ask_token
         self._names = own_names() | set(params.hosts)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._rates = Rates(RATE, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -80,7 +87,7 @@ class Guard:
         send = _with_headers(send)
         answer = self._refusal(request)
         if answer is None:
-            answer = await self._login(request) if request.method == "POST" else self._without_token(request)
+            answer = await self._form(request) if request.method == "POST" else self._without_token(request)
         if answer is None:
             await self._in_time(scope, receive, send)
         else:
@@ -104,7 +111,7 @@ class Guard:
     # --- refusals ---
 
     def _refusal(self, request: Request) -> Response | None:
-        form = request.method == "POST" and request.scope["path"] == LOGIN
+        form = request.method == "POST" and request.scope["path"] in (LOGIN, LOGOUT)
         if request.method not in ("GET", "HEAD") and not form:
             return _plain(405, "This page only looks: GET and HEAD.", {"Allow": "GET, HEAD"})
         if not self._is_own(request.headers.get("host", "")):
@@ -115,7 +122,7 @@ class Guard:
             return _plain(413, "No body is taken.", {"Connection": "close"})
         if len(request.scope["raw_path"]) + len(request.scope["query_string"]) > MAX_URL:
             return _plain(414, f"An address has at most {MAX_URL} characters.")
-        if not self._is_slow_enough(request.client.host if request.client else ""):
+        if not self._rates.take(request.client.host if request.client else "", time.monotonic()):
             return _plain(429, "Too many requests in a row.", {"Retry-After": "2"})
         return None
 
@@ -130,21 +137,14 @@ class Guard:
             return False
         return True
 
-    def _is_slow_enough(self, address: str) -> bool:
-        """A bucket of BURST requests an address, filled by RATE a second; the addresses seen last are known."""
-        now = time.monotonic()
-        left, at = self._buckets.pop(address, (BURST, now))
-        left = min(BURST, left + (now - at) * RATE)
-        self._buckets[address] = (max(0.0, left - 1), now)
-        if len(self._buckets) > _ADDRESSES:
-            self._buckets.popitem(last=False)
-        return left >= 1
-
     # --- the token ---
 
     def _without_token(self, request: Request) -> Response | None:
         """None if the request may go on; a token in the address becomes a cookie."""
         path = request.scope["path"]
+        value = request.cookies.get(self._sessions.cookie, "")
+        person = BY_ITSELF not in request.headers
+        request.scope[SESSION] = bool(value) and self._sessions.is_open(value, time.monotonic(), by_person=person)
         given = parse_qs(request.scope["query_string"].decode("latin-1")).get("token")
         if given is not None:
             return self._exchange(request, given[0], without_token(request))
@@ -152,8 +152,14 @@ class Guard:
             return None
         return self._ask_token(request, without_token(request), "")
 
-    async def _login(self, request: Request) -> Response:
-        """The token's form: sent as a body, so that no history and no proxy's log keeps the token."""
+    async def _form(self, request: Request) -> Response:
+        """The token's form: sent as a body, so that no history and no proxy's log keeps the token. Or Log out."""
+        if request.scope["path"] == LOGOUT:
+            # From another site the browser sends no cookie along, so nobody else can end a session.
+            self._sessions.end(request.cookies.get(self._sessions.cookie, ""))
+            answer = RedirectResponse("/", 303)
+            answer.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict", secure=self._params.tls)
+            return answer
         try:
             async with asyncio.timeout(FORM_SECONDS):
                 form = parse_qs((await request.body()).decode("latin-1"))
@@ -161,6 +167,13 @@ class Guard:
             return _plain(408, "The form did not come in time.", {"Connection": "close"})
         following = safe_path((form.get("next") or ["/"])[0])
         return self._exchange(request, (form.get("token") or [""])[0], following)
+
+    def _refused(self, request: Request, how: str) -> None:
+        """A wrong token is news: who showed it, and by which way."""
+        who = request.client.host if request.client else "an unknown address"
+        passed = request.headers.get("x-forwarded-for", "")[:MAX_NAMED]
+        proxy = f", a proxy that names {passed!r}" if passed else ""
+        self._tell(f"The page refused a wrong token from {who}{proxy}, {how}")
 
     def _is_free(self, request: Request, path: str) -> bool:
         if path.startswith(FREE_ANYWHERE):
@@ -175,17 +188,21 @@ class Guard:
 
     def _has_token(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._sessions.is_token(given.strip()):
-            return True
-        return self._sessions.is_open(request.cookies.get(self._sessions.cookie, ""), time.time())
+        if scheme.lower() == "bearer":
+            if self._sessions.is_token(given.strip()):
+                return True
+            self._refused(request, "sent by a program")
+        return bool(request.scope[SESSION])
 
     def _exchange(self, request: Request, token: str, following: str) -> Response:
         """A cookie for the token, and on to where one wanted to go, which is never a foreign address."""
         if not self._sessions.is_token(token):
+            if token:
+                self._refused(request, "typed into the form" if request.method == "POST" else "in an address")
             return self._ask_token(request, following, "That is not this home's token.")
         answer = RedirectResponse(following, 303)
         answer.set_cookie(
-            self._sessions.cookie, self._sessions.open(time.time()), max_age=SESSION_SECONDS, httponly=True,
+            self._sessions.cookie, self._sessions.open(time.monotonic()), max_age=SESSION_SECONDS, httponly=True,
             samesite="strict", secure=self._params.tls,
         )  # fmt: skip
         return answer

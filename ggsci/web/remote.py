@@ -22,17 +22,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ggsci.flow.pipelines import Pipeline, Stage
-from ggsci.web.params import WebHome
-from ggsci.web.tokens import read_token
-from trails import tls
+from ggsci.manager.webparams import WebHome
+from ggsci.manager.webtokens import read_token
 from trails.errors import AwayError, OperatorError
-from trails.runtime.home import Home, group_name
+from trails.link import tls
+from trails.runtime.home.home import Home, group_name
 
 SECONDS = 4.0
 MAX_ANSWER = 4 << 20
 MAX_STAGES = 1000
 MAX_TEXT = 1000
 MAX_EXTRA = 64
+MAX_LOADS = 100
 _FAR = 1 << 62
 _WORD = re.compile(r"[A-Z]{1,12}\Z")
 PATH = "/api/home.json"
@@ -50,6 +51,7 @@ class Answer:
     manager: str
     age_us: int
     pipelines: tuple[Pipeline, ...]
+    id: str = ""
 
 
 def fetch(home: Home, other: WebHome) -> Answer:
@@ -127,7 +129,7 @@ def _parsed(given: Any) -> Answer:
     if age is None:
         raise ValueError("age_us: expected a number")
     found = tuple(_pipeline(item) for item in items)
-    return Answer(_text(given["home"], 64), _word(given["manager"]), age, found)
+    return Answer(_text(given["home"], 64), _word(given["manager"]), age, found, _text(given["id"], 64))
 
 
 def _pipeline(item: Any) -> Pipeline:
@@ -140,15 +142,12 @@ def _pipeline(item: Any) -> Pipeline:
 
 _TEXTS = ("home", "lag_why", "reads", "why")
 _COUNTS = ("pid", "lag_age_us", "backlog_bytes", "backlog_us")
-_RATES = ("ops_s", "bytes_s", "busy")
-_LATER_RATES = ("bytes_out_s",)
-"""What a page of an earlier release does not tell."""
+_RATES = ("ops_s", "bytes_s", "bytes_out_s", "busy")
 
 
 def _stage(given: Any) -> Stage:
     made: dict[str, Any] = {name: _text(given[name]) for name in _TEXTS}
     made |= {name: _count(given[name]) for name in _COUNTS} | {name: _number(given[name]) for name in _RATES}
-    made |= {name: _number(given.get(name)) for name in _LATER_RATES}
     return Stage(
         **made, program=_word(given["program"]), status=_word(given["status"]), name=_group(given["name"]),
         lag_us=_whole(given["lag_us"]), writes=tuple(_text(one) for one in given["writes"][:MAX_EXTRA]),
@@ -166,7 +165,28 @@ def _extra(given: Any) -> dict[str, Any]:
         place = given.get(name)
         if isinstance(place, dict) and "seqno" in place and "rba" in place:
             made[name] = {part: _count(place[part]) for part in ("seqno", "rba")}
+    if "load_states" in given:
+        made |= _loads(given)
+    if "own_lag_why" in made:
+        made["own_lag_us"], made["own_lag_age_us"] = _whole(given["own_lag_us"]), _count(given["own_lag_age_us"])
+        made["own_lag_why"] = _text(given["own_lag_why"])
     return made
+
+
+def _loads(given: Any) -> dict[str, Any]:
+    """The tables that a Replicat there loads."""
+    states, tables = given["load_states"], given["loading"]
+    if not isinstance(states, dict) or not isinstance(tables, list) or max(len(states), len(tables)) > MAX_LOADS:
+        raise ValueError(f"loading: expected at most {MAX_LOADS} tables")
+    return {
+        "load_states": {_text(state, 64): _count(number) for state, number in states.items()},
+        "loading": [
+            {name: _text(one[name]) for name in ("source", "target", "state")}
+            | {name: _count(one[name]) for name in ("chunks", "chunks_done", "rows", "bytes", "left_us")}
+            | {name: _number(one[name]) for name in ("rows_s", "bytes_s")}
+            for one in tables
+        ],
+    }
 
 
 def _text(value: Any, longest: int = MAX_TEXT) -> str:

@@ -1,4 +1,4 @@
-"""What the charts show: a few figures of each stage over the last hours, in memory only.
+"""What the charts show: a few figures of each stage over the last hours, in memory, and on disk for the next page.
 
 Rule: bounded. So many samples a stage, so many stages; a stage that is gone for the whole span is forgotten. What was
 not known at a time is a gap (nan), never a zero or the last value again.
@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ggsci.flow.pipelines import Stage
+from ggsci.web.kept import KeptHistory
 
 FIGURES: Mapping[str, Callable[[Stage], float | None]] = {
     "lag": lambda stage: None if stage.lag_us is None else stage.lag_us / 1_000_000,
     "rate": lambda stage: stage.ops_s,
     "backlog": lambda stage: stage.backlog_bytes,
+    "kept": lambda stage: stage.extra.get("log_kept_bytes"),
 }
-"""What is kept: lag in seconds, changes a second, backlog in bytes."""
+"""What is kept: lag in seconds, changes a second, backlog in bytes, bytes of log that the source keeps for a slot."""
 
-_PEAKS = ("lag", "backlog")
+_PEAKS = ("lag", "backlog", "kept")
 MAX_STAGES = 256
 MAX_SAMPLES = 4320
 MISSED = 4
@@ -38,9 +40,9 @@ class Ring:
 
     def add(self, at: float, figures: Mapping[str, float | None]) -> None:
         """One sample; a figure of None is a gap. Old ones go a quarter at a time, which is cheap."""
-        known = {name: math.nan if value is None else value for name, value in figures.items()}
         for name, column in self.columns.items():
-            column.append(at if name == "at" else known[name])
+            value = at if name == "at" else figures.get(name)
+            column.append(math.nan if value is None else value)
             if len(column) > self._size:
                 del column[: max(1, self._size // 4)]
 
@@ -58,19 +60,36 @@ class Ring:
 class History:
     """The rings of all stages, by a key of theirs. One thread adds while others read."""
 
-    def __init__(self, span: float, every: float) -> None:
+    def __init__(self, span: float, every: float, kept: KeptHistory | None = None) -> None:
+        self._kept = kept
         self._span = span
         self._every = every
         self._samples = min(MAX_SAMPLES, math.ceil(span / every))
         self._rings: dict[str, Ring] = {}
         self._lock = threading.Lock()
 
+    @property
+    def trouble(self) -> str:
+        """Why the history will not outlive this process; empty if it will."""
+        return self._kept.trouble if self._kept else ""
+
+    def load(self, now: float) -> None:
+        """What an earlier process has kept."""
+        for at, stages in self._kept.load(now - self._span, now) if self._kept else ():
+            self._add(at, stages)
+
     def add(self, at: float, stages: Iterable[tuple[str, Stage]]) -> None:
-        """One sample of each. What was not seen for the whole span goes, and so does the oldest beyond MAX_STAGES."""
+        """One sample of each."""
+        seen = {key: {name: figure(stage) for name, figure in FIGURES.items()} for key, stage in stages}
+        self._add(at, seen)
+        if self._kept is not None:
+            self._kept.add(at, seen)
+
+    def _add(self, at: float, seen: Mapping[str, Mapping[str, float | None]]) -> None:
+        """What was not seen for the whole span goes, and so does the oldest beyond MAX_STAGES."""
         with self._lock:
-            for key, stage in stages:
-                ring = self._rings.setdefault(key, Ring(self._samples))
-                ring.add(at, {name: figure(stage) for name, figure in FIGURES.items()})
+            for key, figures in seen.items():
+                self._rings.setdefault(key, Ring(self._samples)).add(at, figures)
             by_age = sorted(self._rings, key=lambda key: self._rings[key].last)
             many = max(0, len(by_age) - MAX_STAGES)
             for number, key in enumerate(by_age):

@@ -24,12 +24,12 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ggsci.manager.webparams import WebParams
 from ggsci.web import app
-from ggsci.web.params import WebParams
-from ggsci.web.watch import Watch
-from trails import tls
+from ggsci.web.watch import HomesWatch
 from trails.errors import AwayError, OperatorError
-from trails.runtime.home import Home
+from trails.link import tls
+from trails.runtime.home.home import Home
 
 MAX_CONNECTIONS = 64
 MAX_OF_ADDRESS = 32
@@ -150,17 +150,21 @@ def _cant_bind(params: WebParams, error: OSError) -> OperatorError:
     return OperatorError(f"WEBPORT {params.port} at {params.bind} can't be had: {error.strerror}", hint=hint)
 
 
-def serve(home: Home, params: WebParams, watch: Watch, ended: Any, bound: Callable[[], None] = lambda: None) -> None:
+def serve(
+    home: Home, params: WebParams, watch: HomesWatch, ended: Any, bound: Callable[[], None] = lambda: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:  # fmt: skip
     """Serve until `ended` (an Event) is set or the process is told to stop. Raises AwayError if the watch has died.
 
-    `bound` is called once the port is had.
+    `bound` is called once the port is had; `tell` takes a line about whoever shows a wrong token, and never waits.
     """
     certificate = _Certificate(home) if params.tls else None
     listener = bind(params)
     bound()
     config = uvicorn.Config(
-        app.make(home, params, watch), http=_Connection, ws="none", lifespan="off", loop="asyncio", log_config=None,
-        access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=15, timeout_graceful_shutdown=2,
+        app.make(home, params, watch, tell), http=_Connection, ws="none", lifespan="off", loop="asyncio",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        timeout_keep_alive=15, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_HEAD, backlog=MAX_CONNECTIONS,
         ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
     )  # fmt: skip

@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlencode
 
-from ggsci.view import stamp
 from ggsci.web.drawing import trail_key
-from ggsci.web.words import size
-from trails import dump
 from trails.errors import GateError
-from trails.format import Kind
+from trails.format import FileHeader
 from trails.fs import RealFs
 from trails.position import Position, TrailName, parse_file_name
 from trails.reader import Block
-from trails.runtime import registration as registrations
-from trails.runtime.home import Home
+from trails.runtime.home import registration as registrations
+from trails.runtime.home.home import Home
 from trails.segment import open_segment
+from trails.show.printing import record_lines
+from trails.show.rows import DumpSource, RecordRow, Wanted, is_wanted, rows_by_block
+from trails.show.rows import blocks as trail_blocks
 
 BLOCKS = 50
 RECORDS = 100
@@ -35,41 +36,22 @@ MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """One file of a trail; `trouble` if it can't be read."""
+class FileShown:
+    """One file of a trail, and who stands in it; `trouble` if it can't be read."""
 
     seqno: int
-    size: str
-    durable: str
-    created: str
-    writer: str
-    csn: str
-    encrypted: str
     readers: str
     trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One block."""
-
-    place: str
-    kind: str
-    indicator: str
-    size: str
-    changes: int
-    transactions: int
-    origin: str
-    time: str
-    csn: str
-    has_records: bool
+    header: FileHeader | None = None
+    durable: int = 0
+    size: int = 0
 
 
 @dataclass(slots=True)
 class Page:
     """What one page shows, and the query of the next one."""
 
-    rows: list[Row] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     following: str = ""
     note: str = ""
@@ -84,9 +66,9 @@ class Search:
     csn: str = ""
     since: str = ""
 
-    def wanted(self) -> dump.Wanted:
+    def wanted(self) -> Wanted:
         """For logdump's functions. Raises ValueError if the time is none."""
-        return dump.Wanted(self.table, self.csn, _time_us(self.since) if self.since else None)
+        return Wanted(self.table, self.csn, _time_us(self.since) if self.since else None)
 
     def query(self, **more: str) -> str:
         """The address' query that asks for this again."""
@@ -99,56 +81,39 @@ def trails(home: Home) -> dict[str, TrailName]:
     found = {name[0] for name in map(parse_file_name, os.listdir(home.folder("dirdat"))) if name}
     shown = {f"./dirdat/{prefix}" for prefix in found}
     for group in registrations.all(home):
-        shown |= {trail.path for trail in group.trails if trail.type == "EXTTRAIL"} | {group.trail} - {""}
+        shown |= {*group.writes, group.trail} - {""}
     named = {trail_key(path): TrailName.parse(path, home.root) for path in sorted(shown)}
     return dict(sorted(named.items()))
 
 
-def files(trail: TrailName, readers: dict[int, list[str]]) -> list[File]:
+def files(trail: TrailName, readers: dict[int, list[str]]) -> list[FileShown]:
     """Every file of the trail, newest first."""
     fs = RealFs()
     return [_file(fs, trail, seqno, readers) for seqno in reversed(trail.seqnos(fs.listdir(trail.folder)))]
 
 
-def _file(fs: RealFs, trail: TrailName, seqno: int, readers: dict[int, list[str]]) -> File:
+def _file(fs: RealFs, trail: TrailName, seqno: int, readers: dict[int, list[str]]) -> FileShown:
     names = ", ".join(readers.get(seqno, []))
     try:
-        segment = open_segment(fs, trail, seqno)
-        try:
-            durable, all_bytes = segment.read_durable_end(), segment.file.size()
-        finally:
-            segment.close()
+        with closing(open_segment(fs, trail, seqno)) as segment:
+            return FileShown(seqno, names, "", segment.header, segment.read_durable_end(), segment.file.size())
     except (GateError, OSError) as error:
-        return File(seqno, "", "", "", "", "", "", names, str(error))
-    header = segment.header
-    writer = f"{header.group} on {header.host}"
-    key = header.key_id or "no"
-    created = stamp(header.created_us)
-    return File(seqno, size(all_bytes), str(durable), created, writer, header.last_csn or "-", key, names)
+        return FileShown(seqno, names, str(error))
 
 
 def blocks(trail: TrailName, start: Position) -> Page:
     """The blocks from `start` on, from their headers alone."""
     page = Page()
-    wanted = dump.Wanted(start=start)
+    wanted = Wanted(start=start)
     try:
-        for block, _ in dump.blocks(RealFs(), dump.Source(trail), wanted, payload=False):
-            if len(page.rows) == BLOCKS:
+        for block, _ in trail_blocks(RealFs(), DumpSource(trail), wanted, payload=False):
+            if len(page.blocks) == BLOCKS:
                 page.following = urlencode({"at": str(block.start)})
                 break
-            page.rows.append(_row(block))
+            page.blocks.append(block)
     except (GateError, OSError) as error:
         page.trouble = str(error)
     return page
-
-
-def _row(block: Block) -> Row:
-    h = block.header
-    kind = "DDL" if h.is_ddl else "HEARTBEAT" if h.is_heartbeat else h.kind.name
-    return Row(
-        str(block.start), kind, h.indicator.name, size(h.size), h.changes, h.transactions, str(h.origin),
-        stamp(h.time_us or None, micros=True), h.csn or "-", h.kind is Kind.DATA and (h.changes > 0 or h.is_heartbeat),
-    )  # fmt: skip
 
 
 def records(trail: TrailName, start: Position, skip: int, search: Search) -> Page:
@@ -171,16 +136,16 @@ def _fill(page: Page, trail: TrailName, start: Position, skip: int, search: Sear
             page.following = search.query(at=str(at), skip=str(met))
             page.note = f"looked for {SECONDS:g} seconds, up to {at}" if late else ""
             return
-        if row is not None and dump.is_wanted(row, wanted):
-            lines = [_cut(line) for line in dump.record_lines(row, wanted)]
+        if row is not None and is_wanted(row, wanted):
+            lines = [_cut(line) for line in record_lines(row, wanted)]
             length += sum(map(len, lines))
             page.lines += lines
             shown += 1
 
 
-def _met(trail: TrailName, start: Position, skip: int) -> Iterator[tuple[Position, int, dump.Row | None]]:
+def _met(trail: TrailName, start: Position, skip: int) -> Iterator[tuple[Position, int, RecordRow | None]]:
     """(block, number in it, record), less the first `skip`; None at a block's beginning, as it may have no record."""
-    for block, found in dump.rows_by_block(RealFs(), dump.Source(trail), dump.Wanted(start=start)):
+    for block, found in rows_by_block(RealFs(), DumpSource(trail), Wanted(start=start)):
         first = skip if block.start == start else 0
         if not first:
             yield block.start, 0, None

@@ -18,14 +18,15 @@ from typing import Any
 
 from ggsci.flow import pipelines
 from ggsci.flow.pipelines import Pipeline, Stage
-from ggsci.view import span
+from ggsci.manager.webparams import WebHome, WebParams
+from ggsci.views.view import span
 from ggsci.web import remote
-from ggsci.web.params import WebHome, WebParams
+from ggsci.web.kept import KeptHistory
 from ggsci.web.ring import History
 from trails.errors import GateError, OperatorError
-from trails.runtime.control import ask
-from trails.runtime.home import MANAGER, Home
-from trails.runtime.status import manager_status
+from trails.runtime.home.home import MANAGER, Home
+from trails.runtime.home.status import manager_status
+from trails.runtime.process.control import ask
 
 HISTORY_SECONDS = 6 * 3600.0
 PATIENCE_SECONDS = 6.0
@@ -46,6 +47,7 @@ class HomeView:
     manager: str = UNKNOWN
     trouble: str = ""
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class _Source:
     looking: Future[_Seen] | None = None
 
 
-class Watch:
+class HomesWatch:
     """A thread that looks; everything it shows is replaced whole, so readers need no lock."""
 
     def __init__(self, home: Home, params: WebParams, gather: Gather = pipelines.gather) -> None:
@@ -89,7 +91,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._picture = Picture(0)
         self._looked = time.monotonic()
-        self.history = History(HISTORY_SECONDS, self.every)
+        self.history = History(HISTORY_SECONDS, self.every, KeptHistory(home))
         self.failure: BaseException | None = None
 
     @property
@@ -124,6 +126,7 @@ class Watch:
 
     def _run(self) -> None:
         try:
+            self.history.load(_now_us() / 1_000_000)
             while not self._stop.is_set():
                 begin = time.monotonic()
                 self.look()
@@ -138,7 +141,8 @@ class Watch:
             if source.looking is None:
                 source.looking = self._pool.submit(self._see, source)
         seen = [self._take(source, begin + PATIENCE_SECONDS) for source in self._sources]
-        joined = tuple(pipelines.join([pipeline for found in seen for pipeline in found]))
+        ids = [source.view.id for source in self._sources if source.view.id]
+        joined = tuple(pipelines.join([pipeline for found in seen for pipeline in found], ids))
         joined = _each(joined, _unjudged)
         joined = _named(joined, {source.folder: source.name for source in self._sources if source.folder})
         self._picture = Picture(now_us, 0, tuple(source.view for source in self._sources), joined, seen[0])
@@ -172,14 +176,17 @@ class Watch:
         found = tuple(self._gather(home, _now_us()))
         alive = manager_status(home).status.is_alive
         details = _asked(home) if alive else {}
-        return begin, HomeView(source.name, home.root, "", "RUNNING" if alive else "STOPPED", "", details), found
+        found = _with_slots(found, details.get("slots"))
+        manager = "RUNNING" if alive else "STOPPED"
+        return begin, HomeView(source.name, home.root, "", manager, "", details, home.id), found
 
     def _see_page(self, other: WebHome) -> _Seen:
         begin, answer = time.monotonic(), remote.fetch(self.home, other)
         found = _of(other.name, other.url, answer.home, answer.pipelines)
         trouble = f"its own watch is {span(answer.age_us)} behind" if answer.age_us > STALE_US else ""
         seen = begin - answer.age_us / 1_000_000
-        return seen, HomeView(other.name, "", other.url, answer.manager, trouble, {"page_name": answer.home}), found
+        details = {"page_name": answer.home}
+        return seen, HomeView(other.name, "", other.url, answer.manager, trouble, details, answer.id), found
 
 
 def _sources(home: Home, params: WebParams) -> list[_Source]:
@@ -234,6 +241,22 @@ def _stages(found: Sequence[Pipeline]) -> list[tuple[str, Stage]]:
     return list({key(stage): stage for pipeline in found for stage in pipeline.stages}.items())
 
 
+def _with_slots(found: Sequence[Pipeline], slots: Any) -> tuple[Pipeline, ...]:
+    """Of Extracts that don't run the Manager looks how much log their slots keep back; when, is among the figures."""
+
+    def change(stage: Stage) -> Stage:
+        facts = slots.get(stage.name) if isinstance(slots, dict) else None
+        if not facts or stage.status not in ("STOPPED", "ABENDED"):
+            return stage
+        return _with(stage, **facts)
+
+    return _each(found, change)
+
+
+def _with(stage: Stage, **more: Any) -> Stage:
+    return replace(stage, extra={**stage.extra, **more})
+
+
 def _each(found: Sequence[Pipeline], change: Callable[[Stage], Stage]) -> tuple[Pipeline, ...]:
     return tuple(replace(pipeline, stages=tuple(map(change, pipeline.stages))) for pipeline in found)
 
@@ -243,15 +266,14 @@ def _named(found: Sequence[Pipeline], names: dict[str, str]) -> tuple[Pipeline, 
         name = names.get(stage.home)
         if name is None or "web_home" in stage.extra:
             return stage
-        return replace(stage, extra={**stage.extra, "web_home": name})
+        return _with(stage, web_home=name)
 
     return _each(found, change)
 
 
 def _of(name: str, url: str, page_name: str, found: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     """Mark the stages of another page, so that a click leads there."""
-    marks = {"web_home": name, "web_url": url, "web_page_name": page_name}
-    return _each(found, lambda stage: replace(stage, extra={**stage.extra, **marks}))
+    return _each(found, lambda stage: _with(stage, web_home=name, web_url=url, web_page_name=page_name))
 
 
 def _unjudged(stage: Stage) -> Stage:
@@ -268,7 +290,7 @@ _LASTING = (
     "source",
     "writer",
     "writer_host",
-    "slot",
+    "holder",
     "host",
 )
 """What of a stage's `extra` is true for longer than a moment: where it belongs, never what it counts."""
@@ -287,6 +309,6 @@ def faded(found: Sequence[Pipeline], more_us: int, why: str) -> tuple[Pipeline, 
 
     def whole(pipeline: Pipeline) -> Pipeline:
         age = None if pipeline.lag_age_us is None else pipeline.lag_age_us + more_us
-        return replace(pipeline, lag_us=None, lag_age_us=age)
+        return replace(pipeline, lag_us=None, lag_age_us=age, state=UNKNOWN, why=why)
 
     return tuple(whole(pipeline) for pipeline in _each(found, change))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ggsci.view import stamp
+from ggsci.views.view import stamp
 
 UNKNOWN = "UNKNOWN"
 _MOMENT = 10**15
@@ -56,6 +56,12 @@ def number(value: float | None) -> str:
 def percent(share: float | None) -> str:
     """`34 %`."""
     return UNKNOWN if share is None else f"{share * 100:.0f} %"
+
+
+def moment(name: str, value: Any) -> int | None:
+    """The time that a figure tells, in microseconds since 1970; None for any other."""
+    known = name.endswith("_us") and isinstance(value, int) and not isinstance(value, bool)
+    return value if known and value > _MOMENT else None
 
 
 def figure(name: str, value: Any) -> str:

@@ -1,6 +1,6 @@
 """From a change of a table's shape at the source to what each mapped target table needs: pure, no database.
 
-The two shapes are compared by column number, and what differs becomes statements (ddl/sql.py):
+The two shapes are compared by column number, and what differs becomes statements (ddl/dialect.py):
 
     drop columns, rename, add, retype, defaults, NOT NULL, a first key
 
@@ -11,30 +11,29 @@ not carry (columns that COLMAP or COLS govern, a history's NOT NULL and keys) is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from replicat.ddl.sql import DIALECTS, Dialect, NoStatementError, Place, Script, is_retyped
-from replicat.mapping.params import MapRule
-from replicat.target import TargetTable
-from trails.ddl import DDL_FILLED, DDL_ROWS, DDL_USING, DdlChange, DdlColumn, TableShape
-from trails.errors import OperatorError
+from replicat.ddl.definition import CannotError, Definition, checked_name
+from replicat.ddl.dialect import Dialect, Place, Script
+from replicat.ddl.typename import parse_type
+from replicat.model.mapparams import MapRule
+from replicat.model.target import TargetColumn, TargetTable
+from trails.ddl import DDL_FILLED, DDL_MOVED, DDL_REASONS, DDL_ROWS, DDL_USING, DdlChange, DdlColumn, TableShape
 
 Look = Callable[[Place], TargetTable | None]
-BY_HAND = "Do in the target by hand what it means, then START: what is done is found done; or see DDLERROR"
-
-
-class CannotError(OperatorError):
-    """A change that cannot be carried to the target."""
-
-    def __init__(self, change: DdlChange, reason: str) -> None:
-        super().__init__(
-            f"DDL on {change.full_name}: {reason}. The source's statement: {shown(change.sql)}", hint=BY_HAND
-        )
+BY_HAND = (
+    "Do it in the target by hand (logdump shows the change), then START: what is done is found done; or see DDLERROR"
+)
+# Names in quotes stay, whatever is in them. What stands between single quotes is a value, and so is a default's number.
+_VALUES = re.compile(
+    r"""("(?:[^"]|"")*"|`(?:[^`]|``)*`)|'(?:[^']|'')*'|(?<=DEFAULT )\(?[-+]?[0-9][0-9.eE+-]*\)?""", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MappedTable:
     """A MAP that takes the table, and where to."""
 
     rule: MapRule
@@ -43,25 +42,27 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """What a change comes to for one target table."""
+    """What a change comes to for one target table; `types` as in Script."""
 
     target: str
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    types: tuple[tuple[str, bool], ...] = ()
 
 
-def shown(sql: str) -> str:
-    """A statement on one line, not too long."""
-    flat = " ".join(sql.split())
+def shown(statement: str) -> str:
+    """A statement of ours for people: no value of a row or default in it, on one line, not too long."""
+    flat = " ".join(_VALUES.sub(lambda found: found[1] or "'...'", statement).split())
+    flat = "".join(letter if letter.isprintable() else "?" for letter in flat)
     return flat if len(flat) <= 1000 else f"{flat[:1000]} ..."
 
 
 def carry(
     change: DdlChange,
-    old: Sequence[Mapped],
-    new: Sequence[Mapped],
+    old: Sequence[MappedTable],
+    new: Sequence[MappedTable],
     look: Look,
-    kind: str,
+    dialect: Dialect,
     others: Callable[[Place], Collection[str]] = lambda _place: (),
 ) -> Iterator[Carry]:
     """What to do, target table by target table; each is looked at once the one before is done, which may be the same.
@@ -70,7 +71,7 @@ def carry(
     `others`: the source tables that a target table takes, as far as they are known. CannotError says what can't be
     carried, and why.
     """
-    return _Carrier(change, look, DIALECTS[kind], others).run(old, new)
+    return _Carrier(change, look, dialect, others).run(old, new)
 
 
 class _Carrier:
@@ -82,21 +83,20 @@ class _Carrier:
         self._sql = dialect
         self._others = others
 
-    def run(self, old: Sequence[Mapped], new: Sequence[Mapped]) -> Iterator[Carry]:
+    def run(self, old: Sequence[MappedTable], new: Sequence[MappedTable]) -> Iterator[Carry]:
         change = self._change
-        try:
-            if change.new is None:
-                yield from map(self._drop, old)
-            elif change.old is None:
-                for mapped in new:
-                    yield self._create(mapped, change.new)
-            else:
-                yield from self._changed(old, new, change.old, change.new)
-        except NoStatementError as error:
-            raise CannotError(change, str(error)) from None
+        for name in (name for mapped in (*old, *new) for name in mapped.place):
+            checked_name(name)
+        if change.new is None:
+            yield from map(self._drop, old)
+        elif change.old is None:
+            for mapped in new:
+                yield self._create(mapped, change.new)
+        else:
+            yield from self._changed(old, new, change.old, change.new)
 
     def _changed(
-        self, old: Sequence[Mapped], new: Sequence[Mapped], before: TableShape, after: TableShape
+        self, old: Sequence[MappedTable], new: Sequence[MappedTable], before: TableShape, after: TableShape
     ) -> Iterator[Carry]:
         both, gone, come = _pairs(old, new)
         for was, becomes in both:
@@ -107,23 +107,39 @@ class _Carrier:
 
     # Whole tables
 
-    def _create(self, mapped: Mapped, shape: TableShape) -> Carry:
+    def _create(self, mapped: MappedTable, shape: TableShape) -> Carry:
         place, rule = mapped.place, mapped.rule
         if self._look(place) is not None:
             return Carry(_name(place), notes=("is there already",))
         if rule.colmap or not rule.use_defaults:
-            raise CannotError(self._change, f"the columns of {_name(place)} are COLMAP's ({rule.where})")
-        if self._change.flags & DDL_ROWS:
-            raise CannotError(self._change, "the table held rows already, which are not in the trail")
-        kept = shape.keeping(lambda name: _is_named(rule, name))
+            raise CannotError(f"the columns of {_name(place)} are COLMAP's ({rule.where})")
+        if self._change.flags & (DDL_ROWS | DDL_MOVED):
+            raise CannotError("the table held rows already, which are not in the trail")
+        kept = shape.keeping(lambda name: is_named(rule, name))
+        if not kept.columns and not self._sql.bare_tables:
+            return Carry(_name(place), notes=("a table without columns can't be made here: its first column makes it",))
         history = rule.toggles.insert_all
         key = () if history else _key(rule, kept)
         columns = [replace(c, not_null=False) for c in kept.columns] if history else kept.columns
+        made = [self._sql.defined(column) for column in columns]
+        natives = {column.name: column.native for column in columns}
+        for column in made:
+            self._check_reads(column, natives.get)
         script = Script()
-        self._sql.create(script, place, columns, key)
+        self._sql.create(script, place, made, key)
         return _carry(place, script)
 
-    def _drop(self, mapped: Mapped) -> Carry:
+    def _check_reads(self, column: Definition, type_of: Callable[[str], str | None]) -> None:
+        """What a generated column takes must be of the database's own types: any other may bring a cast of its own."""
+        matters = self._sql.own_types and column.generated
+        for name in sorted(column.formula.reads) if column.formula and matters else ():
+            found = parse_type(type_of(name) or "")
+            if found is None or not found.is_built_in:
+                raise CannotError(
+                    f"column {column.name} is generated from column {name}, which is there of no built-in type"
+                )
+
+    def _drop(self, mapped: MappedTable) -> Carry:
         place = mapped.place
         if self._look(place) is None:
             return Carry(_name(place), notes=("is dropped already",))
@@ -134,26 +150,26 @@ class _Carrier:
         self._sql.drop(script, place)
         return _carry(place, script)
 
-    def _enters(self, mapped: Mapped) -> Carry:
+    def _enters(self, mapped: MappedTable) -> Carry:
         """A table that no MAP took by its old name."""
         if self._look(mapped.place) is None:
-            raise CannotError(
-                self._change, f"by its new name it goes to {_name(mapped.place)}, and its rows are not in the trail"
-            )
+            raise CannotError(f"by its new name it goes to {_name(mapped.place)}, and its rows are not in the trail")
         return Carry(_name(mapped.place), notes=("is mapped from here on; what it holds must be the source's rows",))
 
     def _refuse_shared(self, place: Place, what: str) -> None:
         mine = {".".join(name) for name in self._change.names}
         if others := sorted(set(self._others(place)) - mine):
-            raise CannotError(self._change, f"{what} of {_name(place)}, which also takes the rows of {others[0]}")
+            raise CannotError(f"{what} of {_name(place)}, which also takes the rows of {others[0]}")
 
     # One table, changed
 
-    def _alter(self, old: Mapped, new: Mapped, before: TableShape, after: TableShape) -> Carry:
+    def _alter(self, old: MappedTable, new: MappedTable, before: TableShape, after: TableShape) -> Carry:
         script = Script()
         place, present = self._renamed(script, old.place, new.place)
+        if present is None and not before.keeping(lambda name: is_named(old.rule, name)).columns:
+            return self._create(new, after)
         if present is None:
-            raise CannotError(self._change, f"target table {_name(old.place)} does not exist")
+            raise CannotError(f"target table {_name(old.place)} does not exist")
         self._columns(script, new.rule, place, present, _both_kept(old.rule, new.rule, before, after))
         return _carry(place, script)
 
@@ -167,9 +183,10 @@ class _Carrier:
             script.notes.append(f"{_name(old)} is renamed already")
             return new, after
         if after is not None:
-            raise CannotError(self._change, f"{_name(old)} becomes {_name(new)}, and both exist")
+            raise CannotError(f"{_name(old)} becomes {_name(new)}, and both exist")
         self._refuse_shared(old, "RENAME")
         self._sql.rename(script, old, new)
+        self._sql.rename_key(script, new, before)
         return new, before
 
     def _columns(
@@ -185,9 +202,11 @@ class _Carrier:
         self._rename_columns(script, place, have, [(before[n], after[n]) for n in both])
         for number in sorted(after.keys() - before.keys()):
             self._add_column(script, place, have, after[number], history)
+        key = shapes[1].key
         for number in both:
-            self._change_column(script, place, have, before[number], after[number], history)
-        self._change_key(script, place, present, shapes, history)
+            keys = len(key) if after[number].name in key else 0
+            self._change_column(script, place, have, before[number], after[number], history, keys)
+        self._change_key(script, rule, place, present, have, shapes)
 
     def _refuse_flags(self, before: dict[int, DdlColumn], after: dict[int, DdlColumn], have: _Names) -> None:
         """What only the source could do, unless the target's columns are as if it were done already."""
@@ -196,17 +215,19 @@ class _Carrier:
         undone = [after[n].name for n in retyped if not self._is_retyped(before[n], after[n], have)]
         if flags & DDL_USING and (undone or not retyped):
             what = f"column {', '.join(undone)}" if undone else "a column"
-            raise CannotError(self._change, f"{what} got its values by an expression (USING), which is not carried")
+            raise CannotError(f"{what} got its values by an expression (USING), which is not carried")
         filled = [column.name for n, column in after.items() if n not in before and column.missing is None]
         lacking = [name for name in filled if have.find(name) is None]
+        if flags & DDL_MOVED:
+            raise CannotError(DDL_REASONS[DDL_MOVED])
         if flags & DDL_FILLED and lacking:
-            raise CannotError(
-                self._change, f"rows got values in column {', '.join(lacking)} that only the source knows"
-            )
+            raise CannotError(f"rows got values in column {', '.join(lacking)} that only the source knows")
 
     def _is_retyped(self, old: DdlColumn, new: DdlColumn, have: _Names) -> bool:
         found = have.find(new.name) or have.find(old.name)
-        return found is not None and is_retyped(self._sql.kind, old, new, have.type_of(found))
+        return found is not None and self._sql.is_retyped(
+            self._sql.defined(old), self._sql.defined(new), have.type_of(found)
+        )
 
     def _drop_column(self, script: Script, rule: MapRule, place: Place, have: _Names, column: DdlColumn) -> None:
         found = have.find(column.name)
@@ -230,9 +251,9 @@ class _Carrier:
             found = have.find(old.name)
             if found is None or (have.find(new.name) not in (None, found) and new.name not in taken):
                 if have.find(new.name) is None:
-                    raise CannotError(self._change, f"{_name(place)} has no column {old.name}")
+                    raise CannotError(f"{_name(place)} has no column {old.name}")
                 if found is not None:
-                    raise CannotError(self._change, f"{_name(place)} has columns {old.name} and {new.name}")
+                    raise CannotError(f"{_name(place)} has columns {old.name} and {new.name}")
                 script.notes.append(f"column {old.name} is renamed already")
                 continue
             if have.find(new.name) in (None, found):
@@ -252,43 +273,108 @@ class _Carrier:
         if found is not None:
             script.notes.append(f"column {found} is there already, as {have.type_of(found)}")
             return
-        self._sql.add(script, place, replace(column, not_null=column.not_null and not history))
-        have.add(column.name)
+        made = self._sql.defined(replace(column, not_null=column.not_null and not history))
+        self._check_reads(made, have.type_or_none)
+        self._sql.add(script, place, made)
+        have.add(column.name, column.native)
 
     def _change_column(
-        self, script: Script, place: Place, have: _Names, old: DdlColumn, new: DdlColumn, history: bool
+        self,
+        script: Script,
+        place: Place,
+        have: _Names,
+        old: DdlColumn,
+        new: DdlColumn,
+        history: bool,
+        keys: int,
     ) -> None:
         retyped = (old.type, old.native) != (new.type, new.native)
-        differs = retyped or old.not_null != new.not_null or _made(old) != _made(new)
+        relabelled = old.inner != new.inner and not retyped
+        differs = retyped or relabelled or old.not_null != new.not_null or _made(old) != _made(new)
         found = have.find(new.name)
         if not differs:
             return
         if found is None:
-            raise CannotError(self._change, f"{_name(place)} has no column {new.name}")
+            raise CannotError(f"{_name(place)} has no column {new.name}")
         if _generation(old) != _generation(new):
             script.notes.append(f"column {found}: GENERATED is left as it is here")
             return
-        column, present = replace(new, name=found), have.type_of(found)
+        column, present = self._sql.defined(replace(new, name=found)), have.type_of(found)
         if retyped:
-            present = self._sql.retype(script, place, old, column, present)
+            present = self._sql.retype(script, place, self._sql.defined(old), column, present, keys)
+        if relabelled and history:
+            script.notes.append(f"column {found} keeps the values that it had: the table keeps a history")
+        elif relabelled:
+            self._sql.relabel(script, place, self._sql.defined(old), column, have.column(found))
         if old.default != new.default and not new.generated:
             self._sql.set_default(script, place, column)
         if old.not_null != new.not_null and not history:
             self._sql.set_not_null(script, place, column, present)
 
     def _change_key(
-        self, script: Script, place: Place, present: TargetTable, shapes: tuple[TableShape, TableShape], history: bool
+        self,
+        script: Script,
+        rule: MapRule,
+        place: Place,
+        present: TargetTable,
+        have: _Names,
+        shapes: tuple[TableShape, TableShape],
     ) -> None:
-        before, after = shapes
+        """The key that the source had is dropped, and the one that it has is made; one of the target's own stays."""
+        after = shapes[1]
         numbers = [[c.number for name in s.key for c in s.columns if c.name == name] for s in shapes]
-        if numbers[0] == numbers[1] or history:
+        if numbers[0] == numbers[1] or rule.toggles.insert_all:
             return
-        if frozenset(after.key) in present.unique:
+        if rule.key_columns:
+            script.notes.append("the key is left as it is here: the MAP has KEYCOLS")
+            return
+        wanted = [
+            (column, have.find(column.name)) for name in after.key for column in after.columns if column.name == name
+        ]
+        names = [found for _, found in wanted if found is not None]
+        if len(names) < len(wanted):
+            raise CannotError(f"{_name(place)} lacks a column of the key ({', '.join(after.key)})")
+        if names and (set(names) == set(present.primary) or (set(names) in present.unique and not present.primary)):
             script.notes.append("the key is there already")
-        elif before.key or not after.key:
-            script.notes.append("the key is left as it is here: change it by hand")
-        else:
-            self._sql.add_key(script, place, after.key)
+            return
+        kept = [number for number in numbers[0] if number in after.by_number]
+        if not self._drop_key(script, place, present, shapes, (len(numbers[0]) - len(kept), len(kept))):
+            return
+        if frozenset(names) in present.unique:
+            script.notes.append("the key is unique here already")
+        elif names:
+            key = [
+                (self._sql.defined(replace(column, name=found)), have.type_of(found))
+                for column, found in wanted
+                if found
+            ]
+            self._sql.add_key(script, place, key)
+
+    def _drop_key(
+        self,
+        script: Script,
+        place: Place,
+        present: TargetTable,
+        shapes: tuple[TableShape, TableShape],
+        counts: tuple[int, int],
+    ) -> bool:
+        """Drop the key that the source had; whether there is room for another one then."""
+        before, after = shapes
+        now = {
+            after.by_number[c.number].name
+            for c in before.columns
+            if c.name in before.key and c.number in after.by_number
+        }
+        there = {name.lower() for name in present.primary}
+        known = [{name.lower() for name in names} for names in (before.key, now) if names]
+        if there and there not in known:
+            script.notes.append(f"the key is left as it is here ({', '.join(present.primary)}): it is not the source's")
+            return False
+        if there and not present.primary_name:
+            self._sql.drop_made_key(script, (present.schema, present.name))
+        elif before.key:
+            self._sql.drop_key(script, place, present.primary_name if there else "", *counts)
+        return True
 
 
 class _Names:
@@ -296,6 +382,7 @@ class _Names:
 
     def __init__(self, table: TargetTable) -> None:
         self._types = {column.name: column.type for column in table.columns}
+        self._columns = {column.name: column for column in table.columns}
 
     def find(self, name: str) -> str | None:
         if name in self._types:
@@ -306,23 +393,32 @@ class _Names:
     def type_of(self, name: str) -> str:
         return self._types[name]
 
-    def add(self, name: str) -> None:
-        self._types[name] = ""
+    def type_or_none(self, name: str) -> str | None:
+        return self._types.get(name)
+
+    def column(self, name: str) -> TargetColumn:
+        """As the catalog had it, under the name that it has by now."""
+        return self._columns[name]
+
+    def add(self, name: str, kind: str) -> None:
+        self._types[name] = kind
 
     def drop(self, name: str) -> None:
         del self._types[name]
 
     def rename(self, old: str, new: str) -> None:
         self._types[new] = self._types.pop(old)
+        if old in self._columns:
+            self._columns[new] = replace(self._columns.pop(old), name=new)
 
 
 def _pairs(
-    old: Sequence[Mapped], new: Sequence[Mapped]
-) -> tuple[list[tuple[Mapped, Mapped]], list[Mapped], list[Mapped]]:
+    old: Sequence[MappedTable], new: Sequence[MappedTable]
+) -> tuple[list[tuple[MappedTable, MappedTable]], list[MappedTable], list[MappedTable]]:
     """Which target before is which after: those of one MAP first, then in their order; and what is left over."""
-    both: list[tuple[Mapped, Mapped]] = []
+    both: list[tuple[MappedTable, MappedTable]] = []
     come = list(new)
-    gone: list[Mapped] = []
+    gone: list[MappedTable] = []
     for mapped in old:
         same = next((other for other in come if other.rule is mapped.rule or other.rule == mapped.rule), None)
         if same is None:
@@ -350,10 +446,10 @@ def _both_kept(old: MapRule, new: MapRule, before: TableShape, after: TableShape
 def _is_carried(rule: MapRule, name: str) -> bool:
     """Whether a target column has the source column's name and values."""
     assigned = {item.column.strip('"').lower() for item in rule.colmap}
-    return rule.use_defaults and name.lower() not in assigned and _is_named(rule, name)
+    return rule.use_defaults and name.lower() not in assigned and is_named(rule, name)
 
 
-def _is_named(rule: MapRule, name: str) -> bool:
+def is_named(rule: MapRule, name: str) -> bool:
     """Whether COLS and COLSEXCEPT leave the column in."""
     cols, leave_out = ({n.strip('"').lower() for n in names} for names in (rule.columns, rule.columns_except))
     return (not cols or name.lower() in cols) and name.lower() not in leave_out
@@ -381,4 +477,4 @@ def _name(place: Place) -> str:
 
 
 def _carry(place: Place, script: Script) -> Carry:
-    return Carry(_name(place), tuple(script.statements), tuple(script.notes))
+    return Carry(_name(place), tuple(script.statements), tuple(script.notes), tuple(script.types.items()))

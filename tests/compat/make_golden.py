@@ -3,7 +3,7 @@
     python -m tests.compat.make_golden tests/compat/v1
 
 A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, `aes`
-(sealing 1: can't be written any more) or `sealed`.
+(sealing 1: can't be written any more), `sealed` or `state`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from trails.fs import RealFs
 from trails.heartbeat import Beat, Stamp, block_records
 from trails.position import Position, TrailName
 from trails.record import Op
-from trails.writer import Mark, TrailWriter
+from trails.recovery import Mark
+from trails.writer import TrailWriter
 
 BEAT = Beat("shop", "e" * 32, 9, 60, -5, (Stamp("EXTRACT", "EXT1", 12, 0), Stamp("PUMP", "PMP1", 14, None)))
 
@@ -55,6 +56,20 @@ def sealed(folder: str) -> None:
     os.unlink(trail.lock_path())
 
 
+def state(folder: str) -> None:
+    """A trail whose source has a state: at small and large transactions and places, and one that begins a file."""
+    fs, trail = RealFs(), TrailName(folder, "st")
+    writer = TrailWriter.open(fs, trail, IDENTITY, max_bytes=MAX_BYTES, start=Mark(), restart_open=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx, f"state {tx.number // 2}")
+    writer.append_place(Position(0, 9), 9, "state of a place")
+    writer.close()
+    writer = TrailWriter.open(fs, trail, IDENTITY, restart_open=True)
+    writer.close()
+    os.unlink(trail.lock_path())
+    os.unlink(trail.last_path())
+
+
 def main(folder: str) -> None:
     """A trail with the script, an abandoned transaction and its RESTART in between; and a checkpoint file."""
     fs, trail = RealFs(), TrailName(folder, "lt")
@@ -78,4 +93,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    {"ddl": ddl, "sealed": sealed}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])
+    {"ddl": ddl, "sealed": sealed, "state": state}.get(sys.argv[2] if len(sys.argv) > 2 else "", main)(sys.argv[1])

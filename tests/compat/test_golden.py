@@ -12,7 +12,7 @@ from tests.support.ddl_trail import SCRIPT, read_ddl_trail
 from tests.support.trail_script import expected, transactions
 from tests.unit.test_checkpoint import sample
 from trails import checkpoint
-from trails.codec import decode_data
+from trails.codec import decode_data, state_of
 from trails.errors import VersionError
 from trails.format import FileHeader
 from trails.fs import RealFs
@@ -39,6 +39,20 @@ def test_golden_trail_reads(folder: Path) -> None:
 def test_golden_trail_with_schema_changes_reads(folder: Path) -> None:
     """Every shape, flag and row around it."""
     assert read_ddl_trail(RealFs(), TrailName(str(folder), "dd")) == SCRIPT
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_golden_trail_with_states_reads(folder: Path) -> None:
+    """Rows as without them; each state where it was news, and in the header of the file behind it."""
+    trail = TrailName(str(folder), "st")
+    assert transactions(RealFs(), trail) == expected()
+    found = [block for block in iter(BlockReader(RealFs(), trail).read, None) if block.header.has_state]
+    assert [(block.header.origin.rba, state_of(block.payload, "golden")) for block in found] == [
+        *((number, f"state {number // 2}") for number in (1, 2, 4, 6, 8)), (9, "state of a place"),
+    ]  # fmt: skip
+    last = max(trail.seqnos(RealFs().listdir(trail.folder)))
+    assert segment_header(trail, last).last_state == "state of a place"
+    assert segment_header(trail, 0).last_state == ""
 
 
 def test_a_reader_from_before_DDL_stops_at_its_block_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

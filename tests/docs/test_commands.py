@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from ggsci.help import about, overview, reference
-from ggsci.session import find_handler
-from ggsci.table import COMMANDS, GRAMMAR
+from ggsci.commands.help import about, overview, reference
+from ggsci.commands.session import find_handler
+from ggsci.helptext import markdown, wrapped
+from ggsci.table.table import COMMANDS, GRAMMAR
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 
 
 def test_the_page_is_made_from_the_table():
-    """Run `python -m ggsci.help > docs/commands.md` after a change of the table."""
+    """Run `python -m ggsci.commands.help > docs/commands.md` after a change of the table."""
     assert PAGE.read_text() == reference()
 
 
@@ -38,3 +39,10 @@ def test_help_lists_every_verb():
     text = "\n".join(overview())
     for command in COMMANDS:
         assert command.name in text or f"{command.words[0]} {{EXTRACT | REPLICAT | ER}}" in text, command.name
+
+
+def test_a_list_in_a_note_stays_a_list():
+    """An item of a list begins a line of HELP and of the page; paragraphs and lists are parted by an empty line."""
+    text = "These are:\n- one\n- two, " + "which is long, " * 8 + "\nNo more."
+    assert [line[:6] for line in wrapped(text)] == ["  Thes", "  - on", "  - tw", "    wh", "  No m"]
+    assert [line[:3] for line in markdown(text).splitlines()] == ["The", "", "- o", "- t", "", "No "]

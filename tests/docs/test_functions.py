@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from replicat.expressions.functions import FUNCTIONS, Function, reference, translate
+from replicat.maps.expressions.functions import FUNCTIONS, Function, reference, translate
 
 PAGE = Path(__file__).parents[2] / "docs" / "functions.md"
 
 
 def test_the_page_is_made_from_the_table():
-    """Run `python -m replicat.expressions.functions > docs/functions.md` after a change of the table."""
+    """Run `python -m replicat.maps.expressions.functions > docs/functions.md` after a change of the table."""
     assert PAGE.read_text() == reference()
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ggsci.parameters import PROGRAMS, about, reference
-from replicat.mapping.options import MAP_OPTIONS
-from trails.runtime.params import LANGUAGE, parse_file, parse_text
+from replicat.maps.options import MAP_OPTIONS
+from trails.errors import ParamError
+from trails.runtime.language.params import LANGUAGE, parse_file, parse_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
 EXAMPLES = [
@@ -34,6 +35,10 @@ def test_every_example_is_accepted(keywords, keyword):
         return
     assert [statement.keyword for statement in statements] == [keyword.name]
     assert not statements[0].fault
+    if keyword.refused:
+        with pytest.raises(ParamError, match="is not supported: "):
+            keyword.parse(statements[0])
+        return
     keyword.parse(statements[0])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ggsci.table import GRAMMAR
+from ggsci.table.table import GRAMMAR
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = sorted((DOCS / "systemd").glob("*.service"))

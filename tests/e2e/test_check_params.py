@@ -11,18 +11,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from replicat import checking
-from replicat.engine import SparkEngine
-from replicat.scratch import folders_of
-from replicat.targets import admin_for
+from replicat.batches.engine import SparkEngine
+from replicat.batches.scratch import stems_of
+from replicat.run import checking
+from replicat.targets.kinds import admin_for
 from tests.support.homes import bad, make_home
 from tests.support.replicat_trail import TrailFeed
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.record import Column, Op, TableDef
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -94,7 +94,7 @@ class Group:
         """No row, no checkpoint row, no folder of Spark's left."""
         rows = self.sql("SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM az)")
         home = Home(self.home.root)
-        memory, disk = folders_of(home.root, home.folder("dirtmp"), "REP1")
+        memory, disk = stems_of(home.root, home.folder("dirtmp"), "REP1")
         left = [*Path(memory).parent.glob(f"{Path(memory).name}*"), *Path(disk).parent.glob(f"{Path(disk).name}*")]
         return rows == [(0,)] and not left
 
@@ -141,6 +141,7 @@ def test_a_right_file_is_said_to_be_right(group: Group, spark_engine: SparkEngin
     group.parameters(GOOD)
     found = checking.check_group(group.home, "REP1", sql=spark_engine.sql)
     assert found.mistakes == []
+    assert any(note.startswith("Warning: TARGETDB's user postgres is a superuser") for note in found.notes)
     group.parameters("MAP s.a*, TARGET public.*;", "CHECKPARAMS")  # no expression: START needs no Spark to check it
     done = group.start()
     assert (done.returncode, done.stderr) == (0, "")
@@ -150,6 +151,22 @@ def test_a_right_file_is_said_to_be_right(group: Group, spark_engine: SparkEngin
     group.parameters(GOOD.replace("price > 0", "note"))
     (mistake,) = checking.check_group(group.home, "REP1", sql=spark_engine.sql).mistakes
     assert f"{group.file}:5: FILTER: note: expected a condition" in mistake
+
+
+def test_triggers_that_fire_for_replicated_rows_are_mistakes(group: Group) -> None:
+    """By name, with the MAP's line; plain ones do not fire; ALLOWTARGETTRIGGERS accepts them."""
+    group.sql("CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NEW; END$$")
+    for name in ("audit", "plain"):
+        group.sql(f"CREATE TRIGGER {name} BEFORE INSERT ON az FOR EACH ROW EXECUTE FUNCTION look()")
+    group.parameters("MAP s.az, TARGET public.*;")
+    assert checking.check_group(group.home, "REP1").mistakes == []
+    for enabled in ("ALWAYS", "REPLICA"):
+        group.sql(f"ALTER TABLE az ENABLE {enabled} TRIGGER audit")
+        (mistake,) = checking.check_group(group.home, "REP1").mistakes
+        assert f"{group.file}:3: MAP: target table public.az has trigger audit:" in mistake
+        assert "ALLOWTARGETTRIGGERS" in mistake
+    group.parameters("MAP s.az, TARGET public.*;", "ALLOWTARGETTRIGGERS")
+    assert checking.check_group(group.home, "REP1").mistakes == []
 
 
 def test_what_can_not_be_reached_is_no_mistake(group: Group, spark_engine: SparkEngine) -> None:

@@ -12,9 +12,9 @@ import pytest
 from ggsci import checkprm
 from tests.support.capturing import Capture
 from tests.support.homes import bad, good, make_home
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration, TrailReg
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration, TrailReg
 
 pytestmark = pytest.mark.e2e
 
@@ -28,7 +28,7 @@ def home(source_db: str, tmp_path: Path) -> Iterator[tuple[Home, Capture]]:
     made.register()
     made.sql("CREATE TABLE bare (v int)")
     trails = (TrailReg("./dirdat/lt", "EXTTRAIL", 1),)
-    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, slot=made.slot))
+    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, registered=made.registered))
     return home, made
 
 
@@ -65,7 +65,7 @@ def test_an_extract_that_is_not_registered_or_has_no_source(home: tuple[Home, Ca
     assert "REGISTER EXTRACT EXT2 makes them" in good(where, "CHECK PARAMS ext2")
     write(where, "ext1", extract("postgresql://nobody@127.0.0.1:1/x", "TABLE public.fit;"))
     assert "Nothing was checked against the source" in good(where, "CHECK PARAMS ext1")
-    made.sql(f"SELECT pg_drop_replication_slot('{made.slot['slot']}')")
+    made.sql(f"SELECT pg_drop_replication_slot('{made.made['slot']}')")
     write(where, "ext1", extract(source_db, "TABLE public.fit;"))
     assert "does not exist" in bad(where, "CHECK PARAMS ext1")
 
@@ -92,7 +92,7 @@ def test_a_pump_is_held_against_its_trails_and_its_manager(tmp_path: Path) -> No
     remote = "RMTHOST 127.0.0.1, MGRPORT 1, NOTLS"
     write(where, "pmp1", f"EXTRACT pmp1\n{remote}\nRMTTRAIL ./dirdat/rt\n")
     text = good(where, "CHECK PARAMS pmp1")
-    assert "Trail ./dirdat/lt has no file yet" in text and "The Manager at 127.0.0.1:1 was not reached" in text
+    assert "Trail ./dirdat/lt has no file yet" in text and "Warning: Manager at 127.0.0.1:1 can't be reached" in text
     write(where, "pmp1", f"EXTRACT pmp1\n{remote}\nRMTTRAIL ./dirdat/xx\n")
     assert "ADD RMTTRAIL ./dirdat/xx, EXTRACT PMP1" in bad(where, "CHECK PARAMS pmp1")
 

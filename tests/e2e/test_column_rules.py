@@ -15,11 +15,11 @@ import pytest
 from tests.support.capturing import Capture, Change, step_until
 from tests.support.homes import make_home
 from tests.support.link import LinkBench, Source, wait_until
-from trails.dump import main
 from trails.errors import OperatorError
 from trails.record import Op
-from trails.runtime import registration
-from trails.runtime.registration import Registration, TrailReg
+from trails.runtime.home import registration
+from trails.runtime.home.registration import Registration, TrailReg
+from trails.show.dump import main
 
 pytestmark = pytest.mark.e2e
 LONG = "x" * 100_000
@@ -247,7 +247,7 @@ def test_the_process_itself(source_db: str, tmp_path: Path, monkeypatch: pytest.
     capture.sql("CREATE TABLE t (id int PRIMARY KEY, secret text)")
     capture.register()
     trails = (TrailReg("./dirdat/lt", "EXTTRAIL", 1),)
-    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, slot=capture.slot))
+    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, registered=capture.registered))
     head = f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\n"
 
     def run(tables: str) -> subprocess.Popen[str]:

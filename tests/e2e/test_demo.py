@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,6 +120,23 @@ def _killed(stage: Path) -> None:
         end_now(demo.pid)
         demo.wait()
     wait_for(lambda: not _running(stage), 60, lambda: "\n".join(_running(stage)))
+
+
+def test_a_pipeline_to_look_at_stays_until_it_is_taken_down() -> None:
+    """`make try`: its command has ended, the pipeline runs, the page answers; `make try-down` leaves nothing."""
+    with staged() as stage:
+        command = [sys.executable, "-m", "demo.trying", "--folder", str(stage)]
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+            assert done.returncode == 0, done.stdout + done.stderr
+            (page,) = re.findall(r"http://127\.0\.0\.1:\d+/\?token=\S+", done.stdout)
+            with urllib.request.urlopen(page, timeout=30) as answer:
+                assert answer.status == 200
+            assert any("-m replicat" in line for line in _running(stage))
+        finally:
+            subprocess.run([*command, "--down"], cwd=ROOT, check=True, capture_output=True, timeout=100)
+        wait_for(lambda: not _running(stage), 60, lambda: "\n".join(_running(stage)))
+        assert not stage.exists()
 
 
 def test_demo_refuses_a_folder_that_is_not_its_own(tmp_path: Path) -> None:

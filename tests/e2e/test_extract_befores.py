@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat.targets import admin_for
+from replicat.targets.kinds import admin_for
 from tests.support.capturing import Capture, Change, ask, step_until
 from tests.support.replicat_bench import Bench
 from trails.errors import OperatorError

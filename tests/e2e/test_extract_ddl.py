@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,15 @@ import psycopg
 import pytest
 
 from demo.servers import PostgresServer
-from extract.sources import pgddl
+from extract.sources.postgres import ddl as pgddl
 from tests.support.capturing import Capture, ask, step_until
 from tests.support.ddl_capturing import capture_with_trigger, ddls, shown, told
 from tests.support.homes import wait_for
 from tests.support.trail_script import payload_of
 from trails.codec import decode_data
-from trails.ddl import DDL_FILLED, DDL_ROWS, DDL_USING
+from trails.ddl import DDL_FILLED, DDL_ROWS, DDL_USING, TableShape
 from trails.errors import OperatorError
-from trails.format import Kind
+from trails.format import BlockKind
 from trails.fs import RealFs
 from trails.reader import BlockReader
 from trails.record import Op
@@ -83,7 +85,7 @@ STATEMENTS: list[tuple[str, tuple[str, int, str]]] = [
 
 
 @pytest.mark.parametrize("version", ["system", 16, 18])
-def test_each_statement_tells_the_shapes_before_and_after(version: Any, tmp_path: Path) -> None:
+def test_DB_07_each_statement_tells_the_shapes_before_and_after(version: Any, tmp_path: Path) -> None:
     """DB-02: what changed, exactly once; a statement that changes no shape tells nothing, on every version."""
     with PostgresServer(version=version, tcp=True) as server:
         capture = Capture(server.url("postgres"), tmp_path, ("*.*",), ddl="")
@@ -97,13 +99,20 @@ def test_each_statement_tells_the_shapes_before_and_after(version: Any, tmp_path
                 new = ddls(capture.changes())[before:]
                 found = [(change.op, change.flags, shown(change.new or change.old)) for change in new]
                 assert found == ([] if expected == NONE else [expected]), statement
-                assert all(change.sql == statement for change in new)
+                told = re.sub(r"(?<![\w'])[0-9]+", "...", statement.replace("'q'", "'...'"))
+                assert all(change.sql == told for change in new)
         assert capture.said == []
         every = ddls(capture.changes())
     for change in every:
         before_it = [other for other in every[: every.index(change)] if change.old and other.new]
         if change.old is not None:
-            assert change.old == next(o.new for o in reversed(before_it) if o.new and o.names[-1] == change.names[0])
+            last = next(o.new for o in reversed(before_it) if o.new and o.names[-1] == change.names[0])
+            assert _but_types(change.old) == _but_types(last)
+
+
+def _but_types(shape: TableShape) -> TableShape:
+    """A type that was renamed meanwhile has its new name in the old shape too."""
+    return replace(shape, columns=tuple(replace(column, native="") for column in shape.columns))
 
 
 BEFORE = [
@@ -125,7 +134,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize("ddl", ["INCLUDE MAPPED", None])
-def test_each_row_is_decoded_by_its_own_shape_however_far_behind(capture: Capture, ddl: str | None) -> None:
+def test_DB_02_DB_03_DB_09_PF_14_each_row_is_decoded_by_its_own_shape_however_far_behind(
+    capture: Capture, ddl: str | None
+) -> None:
     """DB-02, DB-09: insert, alter, insert; retyped, dropped and added again, renamed to old names."""
     capture.ddl = ddl
     if ddl is None:
@@ -160,7 +171,7 @@ def blocks(capture: Capture) -> list[tuple[str, bool, list[str]]]:
     reader = BlockReader(RealFs(), capture.settings.trail)
     found = []
     while (block := reader.read()) is not None:
-        if block.header.kind == Kind.DATA:
+        if block.header.kind == BlockKind.DATA:
             _, records = decode_data(block.header, payload_of(RealFs(), capture.settings.trail, block))
             kinds = [Op(record[0]).name for record in records]
             found.append((block.header.indicator.name, block.header.is_ddl, kinds))
@@ -224,8 +235,7 @@ def test_create_table_as_stands_before_its_rows(capture: Capture) -> None:
 def test_a_new_table_joins_a_publication_that_lists_its_tables(capture: Capture) -> None:
     """With what ADD TRANDATA would give it. Rows of CREATE TABLE AS came too early: told."""
     capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    slot = ask("register", url=capture.url, group="EXT1", home_id="0" * 32, tables=["public.t"])
-    capture.slot = slot
+    capture.note(ask("register", url=capture.url, group="EXT1", home_id="0" * 32, tables=["public.t"]))
     capture.sql(
         "CREATE TABLE new (id int PRIMARY KEY)", "INSERT INTO new VALUES (1)", "UPDATE new SET id = 2",
         "CREATE TABLE bare (a int)", "INSERT INTO bare VALUES (1)", "UPDATE bare SET a = 2",
@@ -277,13 +287,13 @@ def test_start_needs_the_trigger(source_db: str, tmp_path: Path) -> None:
     assert ask("info_ddlcapture", url=source_db)["installed"] is False
     ask("add_ddlcapture", url=source_db)
     assert ask("info_ddlcapture", url=source_db) | {"ok": 0} == {
-        "ok": 0, "installed": True, "enabled": True, "version": 1, "expected_version": 1, "tables": 1,
+        "ok": 0, "installed": True, "enabled": True, "version": 3, "expected_version": 3, "tables": 1,
     }  # fmt: skip
     capture.sql('ALTER EVENT TRIGGER "00_trailgate_end" DISABLE', "ALTER TABLE t ADD unseen int")
     refused("disabled.*ADD DDLCAPTURE")
     assert ask("add_ddlcapture", url=source_db)["renewed"] is True
     capture.sql("UPDATE trailgate.install SET version = 99")
-    refused("version 99, expected 1")
+    refused("version 99, expected 3")
     ask("add_ddlcapture", url=source_db)
     capture.sql("CREATE ROLE reader LOGIN REPLICATION")
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from demo.servers import PostgresServer
 from tests.support.capturing import Capture, step_until
-from trails.errors import AwayError, MismatchError
+from trails.errors import AnewError, MismatchError
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +41,7 @@ def test_a_promotion_is_followed_and_does_not_stop_the_next_start(server: Postgr
         capture.drain(extract)
         promote(server)
         capture.sql("INSERT INTO t VALUES (2)")
-        with pytest.raises(AwayError, match="timeline 2"):
+        with pytest.raises(AnewError, match="timeline 2"):
             step_until(extract, lambda: False)
     finally:
         extract.close()

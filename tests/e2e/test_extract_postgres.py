@@ -17,11 +17,13 @@ from demo.servers import PostgresServer
 from extract import longtrans
 from extract.admin import answer
 from extract.longtrans import Outstanding
-from extract.sources.pgdriver import Session
-from extract.sources.pgopen import outstanding
+from extract.sources.postgres.driver import Session
+from extract.sources.postgres.opened import outstanding
+from replicat.targets.kinds import admin_for
 from tests.support.capturing import Capture, ask, step_until
+from tests.support.replicat_bench import Bench
 from trails.checkpoint import Place
-from trails.errors import AwayError, MismatchError, OperatorError
+from trails.errors import OperatorError
 from trails.record import Op
 
 pytestmark = pytest.mark.e2e
@@ -147,7 +149,7 @@ def test_unchanged_toast_without_full_identity_is_refused(capture: Capture) -> N
     capture.sql("INSERT INTO t VALUES (1, repeat('x', 100000), 0)", "UPDATE t SET n = 1")
     extract = capture.start()
     assert any("public.t. ADD TRANDATA" in line for line in capture.said)
-    with pytest.raises(OperatorError, match=r"public\.t, row \(1\), CSN 0.*column big.*REPLICA IDENTITY FULL"):
+    with pytest.raises(OperatorError, match=r"public\.t, row \(1\), CSN 0.*column big.*ADD TRANDATA"):
         step_until(extract, lambda: False)
     extract.close()
     assert len(capture.changes()) <= 1
@@ -217,10 +219,8 @@ def test_rows_from_before_a_primary_key_have_none(capture: Capture) -> None:
     assert [c.table.key for transaction in capture.changes() for c in transaction] == [(), (), (), (0,)]
 
 
-def test_a_large_transaction_in_bounded_memory_across_a_server_restart(
-    capture: Capture, pg_source: PostgresServer
-) -> None:
-    """Killed server inside 300,000 rows: the part in the trail is dropped by readers, the whole comes once."""
+def test_a_large_transaction_in_bounded_memory(capture: Capture) -> None:
+    """300,000 rows, between two small transactions."""
     capture.sql("CREATE TABLE t (id int PRIMARY KEY, v text)")
     capture.register()
     capture.sql(
@@ -230,64 +230,11 @@ def test_a_large_transaction_in_bounded_memory_across_a_server_restart(
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with capture.running() as extract:
-        step_until(extract, lambda: (extract.command("STATUS", {})["in_transaction"] or 0) > 50_000)
-        assert extract._writer.last.open
-        pg_source.kill()
-        step_until(extract, lambda: bool(extract._source.state()))
-        assert extract.command("STATUS", {})["status"].startswith("Waiting for the source database")
-        pg_source.start()
         capture.drain(extract)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
     first, large, last = capture.changes()
     assert (len(first), len(large), len(last)) == (1, 300_000, 1)
     assert [c.after["id"] for c in large if c.after] == [str(n) for n in range(1, 300_001)]
-    assert len(capture.said) >= 2
-
-
-def test_an_idle_publication_lets_the_slot_advance(capture: Capture) -> None:
-    """Only tables that are not captured change: the place goes into the trail, and from there to the server."""
-    capture.patterns = ("public.t",)
-    capture.sql("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int PRIMARY KEY)")
-    capture.register()
-    capture.sql("INSERT INTO t VALUES (1)")
-    with capture.running() as extract:
-        capture.drain(extract)
-        capture.sql("INSERT INTO other SELECT generate_series(1, 20000)")
-        end = capture.sql("SELECT pg_current_wal_lsn()::text")[0][0]
-        slot = capture.slot["slot"]
-        query = f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = '{slot}'"
-        step_until(extract, lambda: capture.sql(query)[0][0])
-    assert len(capture.changes()) == 1
-    capture.sql("INSERT INTO t VALUES (2)")
-    with capture.running() as extract:
-        capture.drain(extract)
-    assert [len(t) for t in capture.changes()] == [1, 1]
-
-
-def test_a_slot_made_anew_is_refused(capture: Capture) -> None:
-    """CW-13 on a server: dropped and made again under the same name, behind changes that nobody has."""
-    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    capture.register()
-    with capture.running() as extract:
-        capture.drain(extract)
-    slot = capture.slot["slot"]
-    capture.sql(f"SELECT pg_drop_replication_slot('{slot}')")
-    with pytest.raises(OperatorError, match=f"slot {slot} does not exist"):
-        capture.start()
-    capture.sql("INSERT INTO t VALUES (1)", f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
-    with pytest.raises(MismatchError, match="made anew"):
-        capture.start()
-
-
-def test_another_database_is_refused(capture: Capture, pg_source: PostgresServer) -> None:
-    """At the same address, under the same login."""
-    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    capture.register()
-    with capture.running() as extract:
-        capture.drain(extract)
-    capture.url = pg_source.url("postgres")
-    with pytest.raises(MismatchError, match="database is postgres"):
-        capture.start()
 
 
 def test_missing_prerequisites_are_named_together(capture: Capture) -> None:
@@ -300,7 +247,7 @@ def test_missing_prerequisites_are_named_together(capture: Capture) -> None:
     capture.sql("ALTER TABLE keyless REPLICA IDENTITY NOTHING")
     with pytest.raises(OperatorError, match=r"(?s)keyless.*no replica identity.*IDENTITY FULL.*unlogged.*SET LOGGED"):
         capture.start()
-    publication = capture.slot["publication"]
+    publication = capture.made["publication"]
     capture.sql(f"ALTER PUBLICATION {publication} SET (publish = 'insert')")
     with pytest.raises(OperatorError, match=r"does not publish .*ALTER PUBLICATION"):
         capture.start()
@@ -308,8 +255,34 @@ def test_missing_prerequisites_are_named_together(capture: Capture) -> None:
     with pytest.raises(OperatorError, match=r"not in publication .*ADD TABLE"):
         capture.start()
     capture.sql(f"DROP PUBLICATION {publication}")
-    with pytest.raises(OperatorError, match=f"publication {publication} does not exist.*CREATE PUBLICATION"):
+    with pytest.raises(OperatorError, match=f"publication {publication} does not exist.*#dropped-publication"):
         capture.start()
+    slot = capture.made["slot"]
+    capture.sql(f"SELECT pg_drop_replication_slot('{slot}')")
+    with pytest.raises(OperatorError, match=f"slot {slot} does not exist.*#lost-slot"):
+        capture.start()
+
+
+@pytest.mark.parametrize("database", ["source_db", "target_db"], ids=["16", "18"])
+def test_a_publication_that_was_gone_for_a_while_is_never_passed_over(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Version 18 only warns, and leaves the changes out: the Extract ends before them, and again at each START."""
+    capture = Capture(request.getfixturevalue(database), tmp_path)
+    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
+    capture.register()
+    name = capture.made["publication"]
+    with capture.running() as extract:
+        capture.sql("INSERT INTO t VALUES (1)")
+        capture.drain(extract)
+    capture.sql(f"DROP PUBLICATION {name}", "INSERT INTO t VALUES (2)")
+    capture.sql(f"CREATE PUBLICATION {name} FOR ALL TABLES", "INSERT INTO t VALUES (3)")
+    for _ in range(2):
+        extract = capture.start()
+        with pytest.raises(OperatorError, match=f"publication {name} did not exist.*#dropped-publication"):
+            step_until(extract, lambda: False)
+        extract.close()
+        assert len(capture.changes()) == 1
 
 
 def test_a_login_that_does_not_fit_is_refused() -> None:
@@ -335,7 +308,7 @@ def test_a_session_that_has_met_many_tables_ends_and_nothing_else_does(capture: 
     capture.register()
     with capture.running() as extract:
         source = extract._source
-        source._settings = replace(source._settings, most_tables=2)
+        source._most_tables = 2
         source._decoder._most_tables = 2
         capture.sql(*(f"INSERT INTO {name} VALUES (1)" for name in tables))
         capture.sql("; ".join(["BEGIN", *(f"INSERT INTO {name} VALUES (2)" for name in tables), "COMMIT"]))
@@ -344,36 +317,6 @@ def test_a_session_that_has_met_many_tables_ends_and_nothing_else_does(capture: 
     found = [[(change.table.name, change.after["id"]) for change in one] for one in capture.changes()]
     assert found == [*([(name, "1")] for name in tables), [(name, "2") for name in tables], [("t0", "3")]]
     assert [line for line in capture.said if "tables were met since the session began" in line][2:]
-
-
-def test_a_server_that_stays_away_ends_the_process(capture: Capture, pg_source: PostgresServer) -> None:
-    """After RECONNECTSECS: AwayError, exit code 3, which the Manager restarts."""
-    capture.reconnect_seconds = 1.0
-    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    capture.register()
-    extract = capture.start()
-    pg_source.kill()
-    with pytest.raises(AwayError, match="gave up after 1 s"):
-        step_until(extract, lambda: False)
-    extract.close()
-    pg_source.start()
-
-
-def test_alter_to_a_place(capture: Capture) -> None:
-    """Forwards passes over; backwards, before what the slot has let go of, is refused."""
-    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    capture.register()
-    capture.sql("INSERT INTO t VALUES (1)")
-    with capture.running() as extract:
-        capture.drain(extract)
-    capture.sql("INSERT INTO t VALUES (2)")
-    place = capture.sql("SELECT pg_current_wal_lsn()::text")[0][0]
-    capture.sql("INSERT INTO t VALUES (3)")
-    with pytest.raises(OperatorError, match="let go of changes before"):
-        capture.start(alter_no=1, alter=(("csn", "0/1"),))
-    with capture.running(alter_no=1, alter=(("csn", place),)) as extract:
-        capture.drain(extract)
-    assert [c.after for (c,) in capture.changes()] == [{"id": "1"}, {"id": "3"}]
 
 
 def test_trandata_and_registration(capture: Capture) -> None:
@@ -391,7 +334,7 @@ def test_trandata_and_registration(capture: Capture) -> None:
     capture.register()
     again = answer({"verb": "register", "url": capture.url, "group": "EXT1", "home_id": "0" * 32})
     assert "exists already" in again["error"]
-    ask("unregister", url=capture.url, slot=capture.slot["slot"], publication=capture.slot["publication"])
+    ask("unregister", url=capture.url, made=capture.made)
     assert capture.sql("SELECT 1 FROM pg_publication") == []
     assert "refused" in ask("delete_trandata", url=capture.url, pattern="public.k")["tables"][0]["message"]
     assert "no table matches" in answer({"verb": "add_trandata", "url": capture.url, "pattern": "x.y"})["error"]
@@ -434,7 +377,7 @@ def stranger(capture: Capture) -> Outstanding:
     capture.sql("DROP ROLE IF EXISTS tg_stranger", "CREATE ROLE tg_stranger LOGIN")
     session = Session(capture.url.replace("postgres@", "tg_stranger@", 1), "stranger")
     try:
-        return outstanding(session, capture.slot["slot"])
+        return outstanding(session, capture.made["slot"])
     finally:
         session.close()
         capture.sql("DROP ROLE tg_stranger")
@@ -457,7 +400,7 @@ def test_showtrans_shows_what_holds_back_the_slot(capture: Capture, monkeypatch:
             assert running["xid"] == first.execute("SELECT pg_current_xact_id()::xid::text").fetchone()[0]
             assert (prepared["status"], prepared["name"], prepared["pid"]) == ("Prepared", "forgotten", None)
             assert running["age_us"] >= prepared["age_us"] >= 0
-            assert shown["slot"] == capture.slot["slot"]
+            assert shown["holder"] == f"slot {capture.made['slot']}"
             hidden, _ = stranger(capture).transactions
             assert (hidden.xid, hidden.age_us, hidden.start_us) == (running["xid"], None, None)
             assert shown["kept_bytes"] > 0
@@ -478,3 +421,26 @@ def test_the_process_is_told_what_is_wrong_with_its_group(tmp_path: Path) -> Non
     )  # fmt: skip
     assert done.returncode == 2
     assert "CREATE SUBDIRS" in done.stderr
+
+
+def test_GG_20_an_update_carries_the_row_as_it_became(capture: Capture, target_db: str, tmp_path: Path) -> None:
+    """`n = n + 1` is its result in the trail: so all may be applied again, over what is there, and ends the same."""
+    capture.sql("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    capture.register()
+    capture.sql("INSERT INTO t VALUES (1, 1), (2, 10)", *["UPDATE t SET n = n + 1"] * 3)
+    with capture.running() as extract:
+        capture.drain(extract)
+    updates = [c for t in capture.changes() for c in t if c.op == Op.UPDATE]
+    assert [c.after for c in updates] == [
+        {"id": key, "n": str(n + first)} for n in (1, 2, 3) for key, first in (("1", 1), ("2", 10))
+    ]
+    bench = Bench(tmp_path, target_db, "public", feed=False)
+    bench.trail, bench.maps = capture.settings.trail, "MAP public.t, TARGET public.t;"
+    admin_for(target_db).add_row_table(target_db, bench.table)
+    with psycopg.connect(target_db, autocommit=True) as target:
+        target.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+        for turn in range(3):
+            assert bench.run().stats.total() == 8
+            assert target.execute("SELECT * FROM t ORDER BY id").fetchall() == [(1, 4), (2, 13)]
+            bench.lines = ["HANDLECOLLISIONS"]
+            bench.registration = replace(bench.registration, alter_no=turn + 1, alter={"seqno": 0, "rba": 0})

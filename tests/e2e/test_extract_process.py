@@ -10,19 +10,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.support.capturing import Capture
 from tests.support.link import wait_until
+from trails.checkpoint import load
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import TrailName
 from trails.reader import BlockReader, last_header
 from trails.record import Op
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration, TrailReg
-from trails.runtime.status import Status, status_of
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration, TrailReg
+from trails.runtime.home.status import Status, status_of
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
@@ -38,7 +40,7 @@ def capture(source_db: str, tmp_path: Path) -> Iterator[Capture]:
     made.sql("CREATE TABLE t (v text)", "CREATE TABLE big (id int PRIMARY KEY, v text)")
     made.register()
     trails = (TrailReg("./dirdat/lt", "EXTTRAIL", 1),)
-    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, slot=made.slot))
+    registration.save(home, Registration("EXT1", "EXTRACT", "TRANLOG", trails=trails, registered=made.registered))
     parameters(made, source_db)
     return made
 
@@ -68,8 +70,8 @@ def wait_for(capture: Capture, rows: int, process: subprocess.Popen[str]) -> Non
         time.sleep(0.05)
 
 
-def test_killed_again_and_again_while_it_captures(capture: Capture) -> None:
-    """I3, I10, CW-04: SIGKILL at random times; every change is in the trail once, in order."""
+def test_GG_08_killed_again_and_again_while_it_captures(capture: Capture) -> None:
+    """I3, I10, CW-04: SIGKILL at random times; every change is in the trail once, all tables in order of commits."""
     random.seed(7)
     written = 0
     for round_ in range(8):
@@ -93,10 +95,41 @@ def test_killed_again_and_again_while_it_captures(capture: Capture) -> None:
     assert [c.after["v"] for t in found for c in t if c.after and c.table.name == "t"] == [
         str(n) for n in range(written)
     ]
+    assert [t[0].table.name for t in found] == (["t"] * 5 + ["big"]) * 8
     large = [t for t in found if t[0].table.name == "big"]
     assert [len(t) for t in large] == [20_000] * 8
     assert all(c.op == Op.INSERT for t in large for c in t)
     assert (capture.folder.parent / "dirchk" / "EXT1.cpe").exists()
+
+
+def test_GG_17_what_was_open_at_a_kill_is_read_again_whole(capture: Capture) -> None:
+    """It began before Current, as Recovery says: the next process reads it from there, also what the killed one had."""
+    home = Home(str(capture.folder.parent))
+
+    def is_known() -> bool:
+        saves = load(RealFs(), home.checkpoint("EXT1", "EXTRACT"))
+        read = saves[0].reads[0] if saves and saves[0].reads else None
+        return bool(read and read.recovery and (read.recovery.csn or "") < (read.current.csn or ""))
+
+    process = start(capture)
+    with psycopg.connect(capture.url) as holder:
+        holder.execute("INSERT INTO big SELECT n, 'early' FROM generate_series(1, 1000) n")
+        capture.sql("INSERT INTO t VALUES ('before')")
+        wait_for(capture, 1, process)
+        wait_until(is_known, what="Recovery before Current")
+        process.kill()
+        process.wait()
+        process = start(capture)
+        capture.sql("INSERT INTO t VALUES ('after')")
+        wait_for(capture, 2, process)
+        holder.execute("INSERT INTO big SELECT n, 'late' FROM generate_series(1001, 1010) n")
+        holder.commit()
+    wait_for(capture, 2 + 1010, process)
+    process.terminate()
+    assert process.wait(60) == 0
+    before, after, whole = capture.changes()
+    assert [(c.after or {})["v"] for c in (*before, *after)] == ["before", "after"]
+    assert [(c.after or {})["id"] for c in whole] == [str(n) for n in range(1, 1011)]
 
 
 def test_a_lost_checkpoint_file_costs_nothing(capture: Capture) -> None:
@@ -117,6 +150,29 @@ def test_a_lost_checkpoint_file_costs_nothing(capture: Capture) -> None:
     ]  # fmt: skip
     assert sorted(order, key=report.index) == order
     assert [c.after for t in capture.changes() for c in t] == [{"v": "0"}, {"v": "1"}]
+
+
+def test_a_trail_file_deleted_under_it_is_noticed_before_anything_is_acknowledged(capture: Capture) -> None:
+    """I2: `rm` of the current file. The process ends and names it; the source keeps what came after; START goes on."""
+    process = start(capture)
+    capture.sql("INSERT INTO t VALUES ('0')")
+    wait_for(capture, 1, process)
+    (capture.folder / "lt000000000").unlink()
+    capture.sql("INSERT INTO t VALUES ('1')")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "lt000000000 was removed while it was written" in said
+    process = start(capture)
+    capture.sql("INSERT INTO t VALUES ('2')")
+    wait_for(capture, 3, process)
+    process.terminate()
+    assert process.wait(60) == 0
+    assert [c.after for t in capture.changes() for c in t] == [{"v": "0"}, {"v": "1"}, {"v": "2"}]
+    for file in capture.folder.glob("lt*"):
+        file.unlink()
+    _, said = start(capture).communicate(timeout=60)
+    assert "lt000000001 were deleted, and the source no longer has what they held" in said
+    assert not list(capture.folder.glob("lt*"))
 
 
 def test_what_an_operator_must_mend_ends_it_with_code_2(capture: Capture) -> None:

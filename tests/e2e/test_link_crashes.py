@@ -12,7 +12,7 @@ import pytest
 from demo.proxy import Proxy
 from pump.link import ANSWER_SECONDS
 from tests.support.link import STOP_SECONDS, LinkBench, Source, wait_until
-from trails.reader import BlockReader
+from trails.reader import BlockReader, last_header
 
 pytestmark = pytest.mark.e2e
 
@@ -43,8 +43,26 @@ def proxy(bench):
     made.close()
 
 
-def test_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
-    """CW-02, CW-03: SIGKILL of pump or Collector while blocks flow, twenty times; each transaction stands once."""
+def test_a_remote_file_deleted_under_its_collector_costs_a_session(bench):
+    """I2: nothing is acknowledged of a deleted file; the next Collector goes on in what was written anew."""
+    source = Source(bench.fs, bench.local, max_bytes=200_000)
+    source.mixed(30)
+    bench.start()
+    bench.drain()
+    for _ in range(3):
+        name = max(path for path in os.listdir(bench.remote.folder) if path.startswith(bench.remote.prefix))
+        os.unlink(os.path.join(bench.remote.folder, name))
+        source.mixed(30)
+        bench.drain()
+        bench.assert_equal()
+        assert f"{name} was removed while it was written" in bench.log()
+
+
+def test_GG_05_GG_07_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
+    """CW-02, CW-03: SIGKILL of pump or Collector while blocks flow, twenty times; each transaction stands once.
+
+    The pump's checkpoints of both trails are its own: they move on whoever died.
+    """
     chance = random.Random(2)
     source = Source(bench.fs, bench.local, max_bytes=200_000, seed=2)
     bench.start()
@@ -61,6 +79,11 @@ def test_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
     source.mixed(10)
     bench.drain()
     assert bench.assert_equal() > 200
+    assert bench.stop() == 0
+    saved = bench.checkpoint()
+    read, written = saved.reads[0].current, saved.writes[0]
+    assert (read.seqno, read.rba) == (source.writer.durable.seqno, source.writer.durable.rba)
+    assert (written.trail, written.seqno) == ("./dirdat/rt", last_header(bench.fs, bench.remote).seqno)
 
 
 @pytest.mark.parametrize("bench", [{}, {"parameters": "NOPASSTHRU"}], indirect=True, ids=["PASSTHRU", "NOPASSTHRU"])
@@ -106,7 +129,7 @@ def test_a_byte_that_changes_on_the_way_is_sent_again(bench, proxy):
 
 
 @soon_given_up
-def test_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, proxy):
+def test_CW_23_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, proxy):
     """CW-23: the old socket stays open and silent for good; the restarted pump takes over once the old Collector has
     ended by itself, which nothing but its own bound on silence makes it do.
     """
@@ -130,7 +153,7 @@ def test_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, proxy)
 
 
 @soon_given_up
-def test_a_stopped_collector_that_wakes_writes_nothing(bench):
+def test_CW_24_a_stopped_collector_that_wakes_writes_nothing(bench):
     """CW-24: SIGSTOP, for good; once the pump's bound on silence is over the Manager ends it, and starts another."""
     source = Source(bench.fs, bench.local, seed=6)
     source.mixed(20)
@@ -145,7 +168,7 @@ def test_a_stopped_collector_that_wakes_writes_nothing(bench):
 
 
 @soon_given_up
-def test_while_a_stopped_collector_is_not_ended_no_other_takes_its_trail(bench):
+def test_CW_24_while_a_stopped_collector_is_not_ended_no_other_takes_its_trail(bench):
     """CW-24, the lock's part: without the kill the next Collector finds the lock held; when it is free, all goes on."""
     bench.manager.kill_first = False
     source = Source(bench.fs, bench.local, seed=7)

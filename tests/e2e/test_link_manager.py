@@ -13,8 +13,8 @@ import pytest
 from demo.ports import free_ports
 from tests.support.link import LinkBench, Source, end, wait_until
 from tests.support.secure import certify, without_certificates
-from trails.runtime.registration import TrailReg
-from trails.runtime.status import lock_holder
+from trails.runtime.home.registration import TrailReg
+from trails.runtime.home.status import lock_holder
 
 pytestmark = pytest.mark.e2e
 
@@ -42,7 +42,7 @@ def start_manager(bench) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("bench", [{"timeout": 3}], indirect=True, ids=["TIMEOUT 3"])
-def test_a_stopped_collector_is_replaced_by_the_manager(bench):
+def test_CW_24_a_stopped_collector_is_replaced_by_the_manager(bench):
     """CW-24: SIGSTOP; the pump asks again, the Manager ends the old one first, the trail stays a true copy."""
     source = Source(bench.fs, bench.local, seed=21)
     source.mixed(20)

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from demo.ports import free_ports
-from ggsci import certificate_files as files
-from ggsci import revoking
+from ggsci.certificates import files, revoking
 from tests.support.homes import good
 from tests.support.interceptor import JUNK, Interceptor
 from tests.support.link import LinkBench, Source, end, wait_until
 from tests.support.secure import certify, folder
-from trails import tls
-from trails.runtime.status import lock_holder
+from trails.link import tls
+from trails.runtime.home.status import lock_holder
 
 pytestmark = pytest.mark.e2e
 

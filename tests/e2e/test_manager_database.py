@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 
 from demo.ports import free_port
-from ggsci.groups import group_key
-from ggsci.session import Session
-from replicat.target import Row
-from replicat.targets import rowtable
+from ggsci.commands.groups import group_key
+from ggsci.commands.session import OperatorSession
+from replicat.model.target import CheckpointRow
+from replicat.targets.kinds import kind_of
+from replicat.targets.sql import rowtable
 from tests.support.homes import (
     as_json,
     bad,
@@ -45,8 +49,9 @@ def execute(url: str, *statements: str) -> None:
 def test_an_extract_from_dblogin_to_showch(home, source_db):
     """The commands of the first ten minutes, in their order."""
     execute(source_db, "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int PRIMARY KEY, note text)")
-    write(home, "ext1", f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\nTABLE sales.*;\n")
-    session = Session(home.root)
+    tables = "TABLE sales.*;\nTABLE sales.ordres;\nTABLE nope.*;\n"
+    write(home, "ext1", f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\n{tables}")
+    session = OperatorSession(home.root)
     assert "Successfully logged into database." in good(home, f"DBLOGIN SOURCEDB {source_db}", session)
     assert "sales.orders" in good(home, "ADD TRANDATA sales.*", session)
     assert "sales.orders" in good(home, "INFO TRANDATA sales.*", session)
@@ -54,9 +59,16 @@ def test_an_extract_from_dblogin_to_showch(home, source_db):
     good(home, "ADD EXTRACT ext1, TRANLOG, BEGIN NOW", session)
     good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1, MEGABYTES 5", session)
     assert "successfully registered" in good(home, "REGISTER EXTRACT ext1", session)
-    assert group(home, "EXT1").slot["slot"]
+    assert group(home, "EXT1").registered.made["slot"]
     good(home, "START MGR", session)
-    assert "is running (process ID" in good(home, "START ext1", session)
+    text = good(home, "START ext1", session)
+    assert "is running (process ID" in text
+    # TG-01812: what names nothing is told by START itself, in its order, and stands in the log.
+    assert [line for line in text.splitlines() if "WARNING" in line] == [
+        f"WARNING: {home.prm('ext1')}:{line}: TABLE {name} names no table of the source today."
+        for line, name in ((5, "sales.ordres"), (6, "nope.*"))
+    ]
+    assert Path(home.ggserr).read_text().count("WARNING TG-01812") == 2
     execute(source_db, "INSERT INTO sales.orders SELECT n, 'x' FROM generate_series(1, 10) n")
     wait_for(lambda: any(t["inserts"] == 10 for t in as_json(home, "STATS ext1")[0]["tables"]))
     assert "Last record lag" in good(home, "LAG ext1", session)
@@ -75,15 +87,16 @@ def test_an_extract_from_dblogin_to_showch(home, source_db):
     assert as_json(home, "INFO EXTTRAIL *")[0]["rba"] > 0
     # Sent to the log's end, it leaves out what was committed while it was down; its runs are remembered.
     execute(source_db, "INSERT INTO sales.orders VALUES (11, 'left out')")
-    good(home, "ALTER EXTRACT ext1, BEGIN NOW", session)
-    good(home, "START ext1", session)
+    assert "is lost to trail ./dirdat/lt" in bad(home, "ALTER EXTRACT ext1, BEGIN NOW", session)
+    good(home, "ALTER EXTRACT ext1, BEGIN NOW!", session)
+    assert "WARNING: A hole begins here: changes between " in good(home, "START ext1", session)
     execute(source_db, "INSERT INTO sales.orders VALUES (12, 'kept'), (13, 'kept')")
     wait_for(lambda: any(t["inserts"] == 2 for t in as_json(home, "STATS ext1")[0]["tables"]))
     good(home, "STOP ext1", session)
     runs = as_json(home, "INFO ext1")[0]["runs"]
     assert [run["stop_status"] for run in runs] == ["G", "G"]
     assert runs[0]["begin"]["csn"] > runs[1]["end"]["csn"]
-    assert good(home, "INFO ext1, DETAIL").count("  PostgreSQL WAL    ") == 2
+    assert len(re.findall(r"(?m)^  [0-9A-F]{24}  +2\d{3}-", good(home, "INFO ext1, DETAIL"))) == 2
     assert "1 run forgotten, 1 run kept" in good(home, "CLEANUP EXTRACT ext1")
     assert "sales.orders" in good(home, "LIST TABLES sales.*", session)
     assert "Successfully unregistered" in good(home, "UNREGISTER EXTRACT ext1", session)
@@ -96,7 +109,7 @@ def test_schema_changes_from_add_ddlcapture_to_stats(home, source_db):
     execute(source_db, "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int PRIMARY KEY)")
     lines = "EXTRACT ext1\nSOURCEDB {}\nEXTTRAIL ./dirdat/lt\nDDL INCLUDE MAPPED, EXCLUDE OPTYPE DROP\nTABLE sales.*;\n"
     write(home, "ext1", lines.format(source_db))
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     assert "Use DBLOGIN" in bad(home, "ADD DDLCAPTURE", session)
     good(home, f"DBLOGIN SOURCEDB {source_db}", session)
     assert "not installed; ADD DDLCAPTURE" in good(home, "INFO DDLCAPTURE", session)
@@ -105,9 +118,9 @@ def test_schema_changes_from_add_ddlcapture_to_stats(home, source_db):
     good(home, "START MGR", session)
     text = bad(home, "START ext1", session)
     assert "no event trigger for it" in text and "ADD DDLCAPTURE" in text
-    assert "installed DDL capture, version 1: 1 table is known." in good(home, "ADD DDLCAPTURE", session)
+    assert "installed DDL capture, version 3: 1 table is known." in good(home, "ADD DDLCAPTURE", session)
     assert "Successfully renewed DDL capture" in good(home, "ADD DDLCAPTURE", session)
-    assert "version 1, and enabled: 1 table is known." in good(home, "INFO DDLCAPTURE", session)
+    assert "version 3, and enabled: 1 table is known." in good(home, "INFO DDLCAPTURE", session)
     assert '"enabled": true' in good(home, "INFO DDLCAPTURE --json", session)
     assert "is running (process ID" in good(home, "START ext1", session)
     execute(source_db, "ALTER TABLE sales.orders ADD note text", "CREATE TABLE sales.items (id int)",
@@ -130,30 +143,41 @@ def test_a_wrong_database_is_told_at_dblogin_and_at_start(home, source_db):
     good(home, "ADD EXTRACT ext1, TRANLOG")
     good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
     write(home, "ext1", f"EXTRACT ext1\nSOURCEDB {source_db}\nEXTTRAIL ./dirdat/lt\nTABLE s.*;\n")
+    write(home, "mgr", f"PORT {free_port()}\nAUTORESTART ER *, RETRIES 3, WAITMINUTES 9\n")
     good(home, "START MGR")
     succeeded, text = run(home, "START ext1")  # not registered: the operator must act
     assert not succeeded, text
     assert "EXTRACT EXT1 ABENDED at its start:" in text
+    assert "It is started again at" not in text
     assert status(home, "EXT1").exit_code == 2
+    good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt")
+    away = "TARGETDB postgresql://me:geheim@127.0.0.1:1/x"
+    write(home, "rep1", f"REPLICAT rep1\n{away}\nMAP s.*, TARGET s.*;\n")
+    text = bad(home, "START rep1")  # waiting can mend it: AUTORESTART's turn
+    assert "REPLICAT REP1 ABENDED at its start: the target database can't be reached: " in text
+    assert re.search(r"\? It is started again at 2\d{3}-\S+ \S+\. See VIEW REPORT REP1", text)
+    assert "geheim" not in text
 
 
 def test_a_checkpoint_table_is_made_shown_and_dropped(home, target_db):
     """CW-18: DELETE REPLICAT after DBLOGIN says what became of the row."""
     execute(target_db, "CREATE SCHEMA gg")
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, f"DBLOGIN TARGETDB {target_db}", session)
     assert "does not exist" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
     assert "Successfully created checkpoint table gg.ckpt" in good(home, "ADD CHECKPOINTTABLE gg.ckpt", session)
-    assert "gg.ckpt exists; 0 groups" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    assert re.search(
+        r"gg.ckpt exists, created 2\d{3}-.*; 0 groups", good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    )
     good(home, "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt", session)
     assert "row of REPLICAT REP1" in good(home, "DELETE REPLICAT rep1", session)
-    row = Row(Position(0, 0))
+    row = CheckpointRow(Position(0, 0))
     with psycopg.connect(target_db) as connection:
         for key in (group_key(home, "GONE1"), 4711):
             values = rowtable.insert_values("GONE1", key, row, home.root)
-            connection.execute(rowtable.insert("gg.ckpt", "postgresql"), values)
+            connection.execute(rowtable.insert("gg.ckpt", kind_of("postgresql").words), values)
     assert "Removed the row of REPLICAT GONE1" in good(home, "CLEANUP CHECKPOINTTABLE gg.ckpt!", session)
-    assert "gg.ckpt exists; 1 group keeps" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
+    assert "; 1 group keeps" in good(home, "INFO CHECKPOINTTABLE gg.ckpt", session)
     assert "gg.ckpt" in good(home, "LIST TABLES gg.*", session)
     assert "not confirmed" in bad(home, "DELETE CHECKPOINTTABLE gg.ckpt", session)
     assert "Successfully deleted checkpoint table" in good(home, "DELETE CHECKPOINTTABLE gg.ckpt!", session)

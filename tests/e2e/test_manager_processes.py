@@ -25,10 +25,11 @@ from tests.support.homes import (
     write,
 )
 from tests.support.link import Source
+from tests.support.secure import certify
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import BlockReader
-from trails.runtime.status import manager_status
+from trails.runtime.home.status import manager_status
 
 pytestmark = pytest.mark.e2e
 
@@ -81,9 +82,30 @@ def stays_down(home):
     wait_for(is_left_alone, what="PMP1 to be left down")
 
 
-def test_a_pump_is_started_through_managers_and_stopped(homes):
-    """START waits until it runs, a Collector is handed out, STOP waits until it is stopped; INFO and SEND show it."""
-    here, there, _ = homes
+def test_start_says_for_whom_a_pump_waits(homes):
+    """START tells the truth: no Manager answers there, so the pump is still starting; INFO and SEND say it too."""
+    here, _, port = homes
+    good(here, "START MANAGER")
+    assert "is running (process ID" in (text := good(here, "START pmp1"))
+    assert "Waiting for trail ./dirdat/lt: it has no file yet." in text
+    assert f"WARNING: Manager at 127.0.0.1:{port} can't be reached: " in text  # nobody dials yet, START has looked
+    good(here, "STOP pmp1")
+    fill(here)
+    text = good(here, "START pmp1")
+    assert "EXTRACT PMP1 is still starting (process ID" in text
+    waits = f"Waiting for the remote host 127.0.0.1, Manager's port {port}: "
+    assert waits in text
+    assert "WARNING" not in text  # it was said already
+    assert waits in good(here, "INFO pmp1")
+    assert waits in good(here, "SEND pmp1 STATUS")
+
+
+def test_GG_06_a_pump_is_started_through_managers_and_stopped(homes):
+    """START waits until it runs, a Collector is handed out, STOP waits until it is stopped; INFO and SEND show it.
+
+    Another pump gets another Collector, at another port, for another trail; the first one's it is refused.
+    """
+    here, there, port = homes
     fill(here)
     assert "Manager started." in ggsci(there, "START", "MANAGER")
     text = ggsci(here, stdin="START MGR\nSTART EXTRACT pmp1\nSTART pmp1\nINFO MGR\n")
@@ -94,6 +116,11 @@ def test_a_pump_is_started_through_managers_and_stopped(homes):
     wait_for(lambda: arrived(there) is not None)
     row = wait_for(lambda: as_json(there, "SEND MGR GETPORTINFO")["collectors"])[0]
     assert (row["trail"], row["pump"]) == ("./dirdat/rt", f"{here.id}/PMP1")
+    assert not request(port, pump="b" * 32 + "/PMP2")["ok"]
+    assert request(port, trail="./dirdat/xt", pump="b" * 32 + "/PMP2")["port"] != row["port"]
+    both = {one["trail"]: one for one in as_json(there, "SEND MGR GETPORTINFO")["collectors"]}
+    assert both["./dirdat/rt"]["pid"] == row["pid"] != both["./dirdat/xt"]["pid"]
+    assert os.path.exists(there.folder("dirdat") + "/rt000000000")
     assert as_json(here, "SEND pmp1 STATUS")[0]["pid"] == status(here, "PMP1").pid
     assert as_json(here, "SEND MGR CHILDSTATUS")["children"][0]["group"] == "PMP1"
     assert "Manager is running (IP port" in good(there, "INFO MGR")
@@ -103,7 +130,12 @@ def test_a_pump_is_started_through_managers_and_stopped(homes):
     assert state(here) == "STOPPED"
     assert "Stop Status = G" in good(here, "INFO EXTRACT pmp1, SHOWCH")
     assert "already stopped" in good(here, "STOP pmp1")
-    wait_for(lambda: not as_json(there, "SEND MGR GETPORTINFO")["collectors"], what="the Collector to end")
+
+    def ended() -> bool:
+        left = as_json(there, "SEND MGR GETPORTINFO")["collectors"]
+        return "./dirdat/rt" not in [one["trail"] for one in left]
+
+    wait_for(ended, what="the Collector to end")
     assert "Manager stopped." in good(here, "STOP MGR!")
     assert "Manager is DOWN!" in good(here, "INFO MGR")
 
@@ -125,7 +157,10 @@ def test_start_tells_at_once_why_a_group_abended(homes):
     assert state(here) == "ABENDED"
     stays_down(here)  # exit code 2: somebody must act
     os.unlink(here.checkpoint("PMP1", "EXTRACT"))
-    assert "is running" in good(here, "START pmp1")
+    certify(here, here, days=3)
+    text = good(here, "START pmp1")
+    assert "is running" in text
+    assert "dircrd/tls/home.crt expires in 2 days, at " in text  # a warning of START's own
 
 
 def test_a_killed_group_comes_back_and_a_kill_by_command_stays(homes):
@@ -158,7 +193,7 @@ def test_stop_waits_for_a_restart_that_is_on_its_way(homes):
         assert state(here) in ("STOPPED", "ABENDED")
 
 
-def test_cw_26_manager_and_group_are_killed_and_come_back(homes):
+def test_CW_26_manager_and_group_are_killed_and_come_back(homes):
     """CW-26: the group goes on without its Manager; the next one adopts it, and restarts what died meanwhile."""
     here, _, _ = homes
     good(here, "START MGR")

@@ -19,8 +19,9 @@ from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import BlockReader
-from trails.runtime.diskguard import Bound, Limits
-from trails.runtime.status import manager_status
+from trails.runtime.home.status import manager_status
+from trails.runtime.language.freespace import Bound
+from trails.runtime.process.diskguard import Limits
 
 pytestmark = pytest.mark.e2e
 
@@ -72,7 +73,7 @@ def arrived(home) -> int:
     return count
 
 
-def test_cw_26_a_manager_killed_while_it_starts_groups_leaves_each_once_and_watched(homes):
+def test_a_manager_killed_while_it_starts_groups_leaves_each_once_and_watched(homes):
     """CW-26: SIGKILL right after the fork, before, while and after the group takes its lock; AUTOSTART each time."""
     here, _ = homes
     for pause in (0.0, 0.2):
@@ -111,7 +112,7 @@ def what_send_manager_shows(here, there) -> None:
     assert {"file", "goes", "reason", "who", "rule", "size", "modified_us"} <= set(answer["files"][0])
 
 
-def test_cw_28_a_collector_ends_before_the_disk_is_full_and_all_goes_on_after(homes):
+def test_a_collector_ends_before_the_disk_is_full_and_all_goes_on_after(homes):
     """CW-28: below DISKSTOP it acknowledges what it has and ends; its pump waits, and nothing is lost or doubled."""
     here, there = homes
     gap = min(space(there).free // 8, 1 << 30)
@@ -162,7 +163,7 @@ def test_an_extract_is_not_started_on_a_full_disk_until_there_is_space(homes):
     assert "state" in as_json(here, "INFO MGR")["disk"]
 
 
-def test_cw_28_a_manager_starts_on_a_disk_that_takes_no_more(homes):
+def test_a_manager_starts_on_a_disk_that_takes_no_more(homes):
     """CW-28: it is who purges. No report, no log, no output file can be written; it starts all the same."""
     _, there = homes
     process = subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", there.root])

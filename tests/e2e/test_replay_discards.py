@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-from replicat.refused.replay import Outcome, Replay
-from replicat.replicat import Replicat
-from replicat.targets.postgres import PostgresSettings, PostgresTarget
+from replicat.apply.discardfile import framed
+from replicat.apply.replay import Outcome, Replay
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import open_target
 from tests.e2e.test_replicat_discards import DiscardBench
 from tests.e2e.test_replicat_postgres import D, I, T, U
 from tests.support.homes import bad, good, make_home, write
 from tests.support.replicat_trail import table
 from trails.fs import RealFs
 from trails.record import MISSING
-from trails.runtime import registration
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.registration import Registration
 
 pytestmark = pytest.mark.e2e
 
@@ -30,8 +32,8 @@ KV, BAG = table("src", "kv", "id a n", "id"), table("src", "bag", "note n")
 class ReplayBench(DiscardBench):
     """A Bench whose discards are applied again."""
 
-    def target(self) -> PostgresTarget:
-        return PostgresTarget(PostgresSettings(self.url, ("gg", "chk"), "REP1", 77, "/home"))
+    def target(self) -> Any:
+        return open_target(TargetSettings(self.url, ("gg", "chk"), "REP1", 77, "/home"))
 
     def replay(self, path: str = "", **options: bool) -> list[Outcome]:
         file = RealFs().open(path or self.path)
@@ -47,7 +49,7 @@ class ReplayBench(DiscardBench):
 @pytest.fixture
 def bench(tmp_path: Path, target_db: str) -> Iterator[ReplayBench]:
     made = ReplayBench(tmp_path, target_db)
-    made.lines = ["REPERROR (DEFAULT, DISCARD)"]
+    made.lines = ["REPERROR (DEFAULT, DISCARD)", "ALLOWTARGETTRIGGERS"]
     made.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, n int CHECK (n >= 0), extra text DEFAULT 'own')")
     made.sql("CREATE TABLE bag (note text, n int CHECK (n >= 0))")
     yield made
@@ -98,6 +100,80 @@ def test_what_was_refused_arrives_once(bench: ReplayBench):
     assert rows(bench) == wanted[1:3]
 
 
+def test_a_transaction_that_was_discarded_whole_is_replayed_whole(bench: ReplayBench):
+    """All of its records in one transaction, also where a later one builds on an earlier; or none of them."""
+    bench.lines = ["REPERROR (23514, TRANSDISCARD)", "REPERROR (DEFAULT, DISCARD)"]
+    bench.feed.tx((I, KV, ["1", "a", "1"]), (I, KV, ["2", "b", "-2"]), (U, KV, ["1", "c", "5"], ["1", "a", "1"]))
+    bench.feed.tx((I, KV, ["7", "z", "1"]))
+    bench.run()
+    assert bench.text().count(" on error 23514 (of its whole transaction)") == 3
+    kept = bench.replay()
+    assert [one.outcome for one in kept] == ["kept"] * 3
+    assert all("replayed whole or not at all: record 2: " in one.why and "kv_n_check" in one.why for one in kept)
+    assert rows(bench) == [(7, "z", 1)]
+    bench.sql("ALTER TABLE kv DROP CONSTRAINT kv_n_check; INSERT INTO kv VALUES (2, 'mine', 0)")
+    assert [one.outcome for one in bench.replay(dry=True)] == ["kept"] * 3
+    bench.sql("DELETE FROM kv WHERE id = 2")
+    part = Path(bench.path).with_name("REP1.0.dsc")
+    part.write_text(bench.text()[: bench.text().rindex("Current time: ")])
+    assert all("its end is not in this file, which has 3 of its records" in one.why for one in bench.replay(str(part)))
+    assert rows(bench) == [(7, "z", 1)]
+    assert bench.outcomes(dry=True) == ["applied"] * 3
+    assert rows(bench) == [(7, "z", 1)]
+    assert bench.outcomes() == ["applied"] * 3
+    assert rows(bench) == [(1, "c", 5), (2, "b", -2), (7, "z", 1)]
+    bench.sql("DELETE FROM kv")
+    assert bench.outcomes() == ["applied before"] * 3
+
+
+def test_a_dry_run_sees_what_earlier_records_would_do(bench: ReplayBench):
+    """An update of a row that an earlier record brings; nothing of it stays."""
+    bench.feed.tx((I, KV, ["1", "a", "-1"]))
+    bench.feed.tx((U, KV, ["1", "b", "-2"], ["1", "a", "-1"]))
+    bench.feed.tx((I, KV, ["1", "x", "-3"]))
+    bench.feed.tx((D, KV, ["1", "x", "-3"]))
+    bench.run()
+    bench.sql("ALTER TABLE kv DROP CONSTRAINT kv_n_check")
+    dry = [(one.outcome, one.why) for one in bench.replay(dry=True)]
+    assert rows(bench) == []
+    assert dry == [(one.outcome, one.why) for one in bench.replay()]
+    assert [outcome for outcome, _ in dry] == ["applied", "applied", "kept", "kept"]
+    assert rows(bench) == [(1, "b", -2)]
+
+
+def test_a_dry_run_says_of_a_record_that_comes_twice_what_the_run_does(bench: ReplayBench):
+    """In a file that was joined: of a transaction that was discarded whole, or alone."""
+    bench.lines = ["REPERROR (23514, TRANSDISCARD)"]
+    bench.feed.tx((I, KV, ["1", "a", "1"]), (I, KV, ["2", "b", "-2"]))
+    bench.run()
+    bench.sql("ALTER TABLE kv DROP CONSTRAINT kv_n_check")
+    bench.feed.tx((I, KV, ["3", "c", "3"]))
+    bench.lines = ["REPERROR (DEFAULT, DISCARD)"]
+    bench.feed.tx((I, KV, ["3", "d", "4"]))
+    bench.run()
+    bench.sql("DELETE FROM kv")
+    text = Path(bench.path).read_bytes()
+    Path(bench.path).write_bytes(text + b"\n" + text)
+    wanted = ["applied"] * 3 + ["applied before"] * 3
+    assert bench.outcomes(dry=True) == wanted
+    assert bench.outcomes() == wanted
+
+
+def test_what_has_no_row_of_the_target_says_why(bench: ReplayBench):
+    """An expression that failed, a TRUNCATE: each by its own name."""
+    from replicat.apply.discardrecord import Reason, record
+    from replicat.work.decode import Spot
+    from trails.position import Position
+
+    failed = "no row of the target could be made of it: public.kv: r.prm:7: COLMAP n: 1 / n fails: [DIVIDE_BY_ZERO]"
+    for op, unmade in (("insert", failed), ("truncate", "")):
+        spot = Spot(Position(0, 1), "1", 0, "src.kv", op, "", "public.kv")
+        lines = record(spot, Reason("DISCARD", "error 22012", "x", unmade), "REP1", b"", 0)
+        with open(bench.path, "ab") as file:
+            file.write(framed(lines))
+    assert [one.why for one in bench.replay()] == [failed, "it is a TRUNCATE"]
+
+
 def test_a_record_is_known_wherever_it_stands(bench: ReplayBench):
     """A file that was moved, cut and joined; only what was changed or torn is no record."""
     discarded(bench)
@@ -130,7 +206,7 @@ def test_rows_that_somebody_touched_since_are_left_alone(bench: ReplayBench):
 
 
 def test_what_can_not_be_replayed_is_named(bench: ReplayBench):
-    """A TRUNCATE, a record of an older release, a change without its row as it was, a table or column that is gone."""
+    """A TRUNCATE, a change without its row as it was, a table or column that is gone."""
     bench.sql(
         "CREATE TABLE child (id int REFERENCES kv); CREATE TABLE gone (id int PRIMARY KEY, a text, n int CHECK (n > 5))"
     )
@@ -145,7 +221,7 @@ def test_what_can_not_be_replayed_is_named(bench: ReplayBench):
     old = Path(bench.path).read_text()
     Path(bench.path).write_text(old)
     whys = [one.why for one in bench.replay()]
-    assert "a TRUNCATE, or written by an older release" in whys[0]
+    assert whys[0] == "it is a TRUNCATE"
     assert whys[1] == ""
     assert "does not have the whole row before the change" in whys[2]
     assert whys[3] == "target table public.gone does not exist"

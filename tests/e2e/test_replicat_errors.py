@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile
-from replicat.replicat import Replicat
-from replicat.targets.postgres import PostgresSettings, PostgresTarget
+from replicat.apply.discard import Discards
+from replicat.apply.discardfile import DiscardFile
+from replicat.run.phase import ApplyPhase
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import open_target
 from tests.e2e.test_replicat_discards import DiscardBench, counts
 from tests.e2e.test_replicat_postgres import D, I, U
 from tests.support.ddl_target import definition, feed_ddl, table_shape
@@ -27,6 +29,7 @@ from trails.runtime.clock import RealClock
 pytestmark = pytest.mark.e2e
 
 KV, LOG = table("src", "kv", "id a n", "id"), table("src", "log", "id note", "id")
+ENDS = r"CSN (\d+), changes (\d+) to (\d+) in (\d+) records"
 CHECKED = """
 CREATE TABLE allowed (n int PRIMARY KEY);
 CREATE FUNCTION allows(wanted int) RETURNS bool LANGUAGE sql VOLATILE AS
@@ -57,12 +60,12 @@ class ErrorBench(DiscardBench):
 
     def replicat(self, url: str = "") -> Replicat:
         params = self.params()
-        settings = PostgresSettings(
+        settings = TargetSettings(
             url or self.url, ("gg", "chk"), "REP1", 77, "/home", suppress_triggers=False if self.triggers else None
         )
         file = DiscardFile(RealFs(), self.path, 1, title="A discard file")
         return Replicat(
-            params, REG, self.trail, fs=RealFs(), clock=RealClock(), target=PostgresTarget(settings),
+            params, REG, self.trail, fs=RealFs(), clock=RealClock(), target=open_target(settings),
             engine=InlineEngine(), note=self.notes.append,
             discards=Discards("REP1", params.error_rules, file, clock=self.clock, warn=self.said.append),
         )  # fmt: skip
@@ -142,7 +145,7 @@ def test_retryop_that_waits_long_keeps_nothing_open(bench: ErrorBench):
     process = bench.replicat()
     while not any("retry 1 of 2 in 60 seconds (RETRYOP)" in note for note in bench.notes):
         process.step()
-    assert (process._applying.is_open, process.step(), ids(bench)) == (False, False, [])
+    assert (process._phase is ApplyPhase.OPEN, process.step(), ids(bench)) == (False, False, [])
     assert 0.9 < process.idle_seconds() <= 1
     assert bench.clock.waits == []
     bench.sql("INSERT INTO allowed VALUES (2000)")
@@ -158,7 +161,7 @@ def test_retryop_that_waits_long_keeps_nothing_open(bench: ErrorBench):
             process._try_at = 0
             process.step()
 
-    with pytest.raises(OperatorError, match=r"row \(3\), .* \(tried 3 times\)\. Nothing of the batch"):
+    with pytest.raises(OperatorError, match=r"row \(3\): .* \(tried 3 times\); position .*\. Mend the row"):
         on()
     process.close()
 
@@ -167,7 +170,7 @@ def test_retryop_ends_after_its_retries(bench: ErrorBench):
     """ABEND, and nothing of the batch is committed."""
     bench.lines = ["REPERROR (DEFAULT, RETRYOP MAXRETRIES 2)"]
     bench.feed.tx((I, KV, ["1", "a", "1"]), (I, KV, ["2", "b", "-1"]))
-    with pytest.raises(OperatorError, match=r"row \(2\), .*kv_n_check.* \(tried 3 times\)\. Nothing of the batch"):
+    with pytest.raises(OperatorError, match=r"row \(2\): .*kv_n_check.* \(tried 3 times\); position .*\. Mend the row"):
         bench.run()
     assert (ids(bench), bench.clock.waits) == ([], [1.0, 1.0])
 
@@ -212,7 +215,8 @@ def test_transdiscard_gives_up_all_of_a_transaction(bench: ErrorBench):
         "src.kv": {"inserts": 1, "updates": 1, "discards": 1}, "src.log": {"inserts": 1, "discards": 30},
     }  # fmt: skip
     assert bench.places() == [("TRANSDISCARD", "src.kv" if n == 20 else "src.log", str(n)) for n in range(31)]
-    assert re.findall(r"CSN (\d+),", bench.text()) == [csn] * 31
+    assert re.findall(r"CSN (\d+), change \d", bench.text()) == [csn] * 31
+    assert re.findall(ENDS, bench.text()) == [(csn, "0", "30", "31")]
     told = "public.kv: change 20 of its transaction was refused: public.kv: new row for relation"
     assert bench.text().count(told.removeprefix("public.kv: ")) == 30
     assert len(bench.said) == 1
@@ -240,7 +244,10 @@ def test_transdiscard_where_maxtransops_has_cut_the_transaction(bench: ErrorBenc
     assert records == list(range(records[0], 30))
     assert 0 < records[0] <= 15
     assert ids(bench, "log") == [*range(records[0]), 99]
-    assert re.findall(r"CSN (\d+),", bench.text()) == [csn] * len(records)
+    assert re.findall(r"CSN (\d+), change \d", bench.text()) == [csn] * len(records)
+    parts = [(int(first), int(last), int(number)) for _, first, last, number in re.findall(ENDS, bench.text())]
+    assert [n for first, last, _ in parts for n in range(first, last + 1)] == records
+    assert all(number == last - first + 1 for first, last, number in parts)
 
 
 # --- what only whole transactions violate ---------------------------------------------------------------------------
@@ -375,6 +382,7 @@ def test_a_change_of_shape_behind_rows_that_are_checked_late(bench: ErrorBench):
     """The source checked them at once; here their checks are done before the table is altered, not at the end."""
     bench.sql(DEFERRED)
     bench.triggers = True
+    bench.lines = [*bench.lines, "DDL INCLUDE MAPPED"]
     old = table_shape("src", "child", "1:id 2:kv")
     new = replace(old, columns=(*old.columns, DdlColumn(3, "note", "text", "text")))
     bench.feed.tx((I, KV, ["5", "a", "1"]))
@@ -394,7 +402,7 @@ def test_transexception_takes_all_of_a_transaction(bench: ErrorBench):
     bench.feed.tx((I, KV, ["1", "a", "1"]))
     bench.feed.tx((I, LOG, ["1", "x"]), (I, KV, ["2", "b", "2"]), (I, KV, ["3", "b", "-1"]))
     with pytest.raises(
-        OperatorError, match=r"insert of row \(1\).*TRANSEXCEPTION takes the whole.*MAP of src\.log has no"
+        OperatorError, match=r"insert of row \(1\).*MAP of src\.log has no exceptions table for TRANSEXCEPTION"
     ):
         bench.run()
     assert ids(bench) == [1]

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from replicat.decode import Evaluated, Task
-from replicat.engine import SparkEngine
-from replicat.net.part import Part, Unmapped
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile
-from replicat.replicat import Replicat
-from replicat.targets.postgres import PostgresSettings, PostgresTarget
+from replicat.apply.discard import Discards
+from replicat.apply.discardfile import DiscardFile
+from replicat.batches.engine import SparkEngine
+from replicat.load.rounds import LoadSettings
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import open_target
+from replicat.work.decode import Evaluated, Task
+from replicat.work.net.part import Part, Unmapped
 from tests.e2e.test_replicat_discards import DiscardBench, counts
 from tests.e2e.test_replicat_postgres import D, I, U
 from tests.support.replicat_bench import REG
@@ -63,8 +65,9 @@ class SparkBench(DiscardBench):
         file = DiscardFile(RealFs(), self.path, 1, title="A discard file")
         return Replicat(
             params, REG, self.trail, fs=RealFs(), clock=RealClock(), engine=self.engine, note=self.notes.append,
-            target=PostgresTarget(PostgresSettings(url or self.url, ("gg", "chk"), "REP1", 77, "/home")),
+            target=open_target(TargetSettings(url or self.url, ("gg", "chk"), "REP1", 77, "/home")),
             discards=Discards("REP1", params.error_rules, file, warn=self.said.append),
+            load=LoadSettings(table=("gg", "chk")),
         )  # fmt: skip
 
     def run(self, url: str = "") -> Replicat:
@@ -100,6 +103,7 @@ def test_an_expression_that_fails_on_some_row(bench: SparkBench):
     assert bench.sql("SELECT id, part FROM kv WHERE id >= 20") == [(31, 20)]
     assert counts(done) == {"src.kv": {"inserts": 18, "discards": 2, "ignored": 1, "left out by filters": 1}}
     assert bench.text().count("on action DISCARD on error 22012") == 2
+    assert bench.text().count("No target record: no row of the target could be made of it: ") == 2
     assert "COLMAP part: 100 div n fails for n = '0': " in bench.text()
 
 
@@ -121,3 +125,28 @@ def test_an_exceptions_map_with_expressions(bench: SparkBench):
         (1, "X-UPDATE", "DB", "E23514"), (2, "B-INSERT", "MAP", "E22012"), (3, "C-INSERT", "DB", "E23514"),
         (9, "GONE-DELETE", "DB", "E02000"),
     ]  # fmt: skip
+
+
+def test_B4_an_expression_that_fails_pauses_its_table_and_is_not_asked_of_it_until_it_is_resumed(bench: SparkBench):
+    """The other table's rows are mapped by an expression too; then the MAP is mended, and the table catches up."""
+    bench.sql("CREATE TABLE log (id int PRIMARY KEY, a text, n int)")
+    log = TableDef("src", "log", KV.columns)
+    bench.lines = ["TABLEERROR (src.kv, PAUSE)"]
+    mapped = "MAP src.kv, TARGET public.kv, COLMAP (USEDEFAULTS, part = 100 div {});\nMAP src.log, TARGET public.log, "
+    bench.maps = mapped.format("n") + "COLMAP (USEDEFAULTS, a = upper(a));"
+    bench.feed.tx((I, KV, ["1", "a", "2"]), (I, log, ["1", "a", "1"]))
+    bench.feed.tx((I, KV, ["2", "a", "0"]), (I, log, ["2", "b", "1"]))
+    bench.run()
+    bench.feed.tx((U, KV, ["2", "b", "0"], ["2", "a", "0"]), (I, log, ["3", "c", "1"]))
+    bench.run()
+    assert bench.sql("SELECT a FROM log ORDER BY id") == [("A",), ("B",), ("C",)]
+    assert bench.sql("SELECT id, part FROM kv") == [(1, 50)]
+    bench.maps = bench.maps.replace("div n", "div greatest(n, 1)")
+    process = bench.replicat()
+    try:
+        process.command("RESUMETABLE", {"table": "src.kv"})
+        while not process._at_eof or process._pausing.rows:
+            process.step()
+    finally:
+        process.close()
+    assert bench.sql("SELECT id, a, part FROM kv ORDER BY id") == [(1, "a", 50), (2, "b", 100)]

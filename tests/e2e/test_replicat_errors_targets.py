@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
+from replicat.apply.discard import Discards
+from replicat.apply.discardfile import DiscardFile
+from replicat.apply.replay import Replay
 from replicat.params import ReplicatParams
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile
-from replicat.refused.replay import Replay
-from replicat.replicat import Replicat
-from replicat.targets import TargetSettings, open_target
-from replicat.targets.sqlite_link import path_of
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import open_target
+from replicat.targets.sqlite.link import path_of
 from tests.support.replicat_bench import REG, Bench
 from tests.support.replicat_trail import InlineEngine, table
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.record import Column, Op, TableDef
 from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 
 pytestmark = pytest.mark.e2e
 

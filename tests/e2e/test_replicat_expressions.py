@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from replicat.engine import SparkEngine
-from replicat.expressions.compiling import Compiler
-from replicat.expressions.evaluate import evaluate
-from replicat.expressions.functions import FUNCTIONS
-from replicat.mapping.mapped import Mapper
-from replicat.mapping.programs import Programs, programs
-from replicat.mapping.roles import NOTHING, Facts
-from replicat.plan import MapProgram, Slot, TablePlan
-from replicat.target import Layout
+from replicat.batches.engine import SparkEngine
+from replicat.maps.expressions import sparknames
+from replicat.maps.expressions.compiling import Compiler
+from replicat.maps.expressions.functions import FUNCTIONS
+from replicat.model.plan import MapProgram, Slot, TablePlan
+from replicat.model.programs import Programs, programs
+from replicat.model.target import Layout
+from replicat.work.evaluate import evaluate
+from replicat.work.mapped import RowMapper
+from replicat.work.roles import NOTHING, ChangeFacts
 from trails.errors import OperatorError
 from trails.position import Position
 from trails.record import MISSING, Column, TableDef, Value
@@ -29,6 +32,7 @@ _TYPES = {
     "last": ("text", "text"),
     "amount": ("decimal", "numeric(10,2)"),
     "wide": ("decimal", "numeric"),
+    "huge": ("decimal", "numeric(38,0)"),
     "n": ("bigint", "bigint"),
     "s": ("smallint", "smallint"),
     "r": ("real", "real"),
@@ -45,6 +49,7 @@ _TYPES = {
     "CASE": ("text", "text"),
     "before": ("text", "text"),
     "change": ("text", "text"),
+    "n`\x1f1\x1f\"'": ("decimal", "numeric"),
     "TK-HOST": ("token", "token"),
 }
 TABLE = TableDef("sales", "people", tuple(Column(n, t, native, n == "id") for n, (t, native) in _TYPES.items()))
@@ -54,6 +59,7 @@ ROW: dict[str, Value] = {
     "last": "Doe",
     "amount": "12.50",
     "wide": "123.4500",
+    "huge": "13",
     "n": "9007199254740993",
     "s": "-3",
     "r": "1.5",
@@ -70,14 +76,49 @@ ROW: dict[str, Value] = {
     "CASE": "two",
     "before": "b",
     "change": "c",
+    "n`\x1f1\x1f\"'": "12.5",
     "TK-HOST": "host1",
 }
-FACTS = Facts("0/1A2B", "741", 1_709_251_199_500_000, Position(3, 4096), 2)
+FACTS = ChangeFacts("0/1A2B", "741", 1_709_251_199_500_000, Position(3, 4096), 2)
 
 
 @pytest.fixture(scope="module")
 def sql(spark_engine: SparkEngine) -> Any:
     return spark_engine.sql
+
+
+HOSTILE = "`\"'\\\x1f\x00\n\r\t\x1b -;()/*@$.,0a\u00e4\U0001f600\u2028"
+
+
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    names=st.lists(
+        st.text(st.sampled_from(HOSTILE) | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
+        min_size=1, max_size=10, unique=True,
+    )
+)  # fmt: skip
+def test_no_name_of_a_column_leaves_its_quotes(sql: Any, names: list[str]):
+    """Whatever a source calls its columns: each name stands for its own column, in either kind of quotes."""
+    columns = (Column("id", "integer", "integer", True), *(Column(name, "decimal", "numeric") for name in names))
+    definition = TableDef("s", "odd", columns)
+    quoted_ = [('"' + name.replace('"', '""') + '"', "`" + name.replace("`", "``") + "`") for name in names]
+    compiler = Compiler(sql, definition)
+    slots = [
+        Slot("column", 0),
+        compiler.slot(" || '/' || ".join(f"{two} || before.{back}" for two, back in quoted_), WHERE, "COLMAP x"),
+        compiler.slot(" + ".join(f"{two} + {back}" for two, back in quoted_), WHERE, "COLMAP x"),
+        *(compiler.slot(back, WHERE, "COLMAP x") for _, back in quoted_),
+    ]
+    row = ["7", *(f"{number}.50" for number in range(len(names)))]
+    layout = Layout("t", "x", tuple(map(str, range(len(slots)))), ("text",) * len(slots), ("0",))
+    program = MapProgram(tuple(slots), tuple(compiler.expressions), source_key=(0,))
+    plan = TablePlan("s.odd", "t.x", layout, (0,), columns=tuple(c.name for c in columns), mapping=program)
+    found = Programs(programs([plan]))
+    ask, _ = RowMapper(plan, found).asks(3, row, row)
+    (result,) = evaluate(sql, found, [ask.role.operands(ask.image, ask.before, FACTS, ask.mask)])
+    made = ask.role.known(ask, result, FACTS).row
+    total = sum(2 * number + 1 for number in range(len(names)))
+    assert list(made[1:]) == ["/".join(value * 2 for value in row[1:]), str(total), *row[1:]]
 
 
 def values(
@@ -96,7 +137,7 @@ def values(
     found = Programs(programs([plan]))
     after = [(ROW | columns)[name] for name in _TYPES]
     before = None if old is None else [(ROW | old)[name] for name in _TYPES]
-    ask, _ = Mapper(plan, found).asks(op, after, before)
+    ask, _ = RowMapper(plan, found).asks(op, after, before)
     (result,) = (
         evaluate(sql, found, [ask.role.operands(ask.image, ask.before, FACTS, ask.mask)])
         if ask.evaluates
@@ -167,7 +208,7 @@ DOCUMENTED = [
     ("@GETENV ('OSVARIABLE', 'TG_TEST_EXPRESSION')", "it's \\ here"),
     ("@STRUP (@GETENV ('OSVARIABLE', 'TG_TEST_EXPRESSION'))", "IT'S \\ HERE"),
     ("@HEXTOBIN ('414243')", b"ABC"),
-    ("@IF (amount > 0, amount, 0)", "12.5"),
+    ("@IF (amount > 0, amount, 0)", "12.50"),
     ("@IF (@STREQ (first, 'Jane') AND @STRFIND (last, 'o'), 'yes', 'no')", "yes"),
     ("@IF (@STRCMP (first, 'Jane'), 'other', 'Jane')", "Jane"),
     ("@NUMBIN (raw)", "511"),
@@ -323,6 +364,119 @@ def test_values_and_names(sql: Any):
     assert dict(zip(texts, values(sql, texts), strict=True)) == dict(VALUES)
 
 
+EXACT = [
+    ("@STREQ (wide, '123.4500')", "1"),
+    ("@STRCAT ('n=', wide)", "n=123.4500"),
+    ("@STRNUM (wide, RIGHTZERO, 10)", "00123.4500"),
+    ("@STRLEN (wide)", "8"),
+    ("@STREXT (wide, 5, 8)", "4500"),
+    ("@STRFIND (wide, '.4')", "4"),
+    ("@IF (wide > 1, wide, 'small')", "123.4500"),
+    ("@IF (wide < 1, wide, 'small')", "small"),
+    ("@IF (wide, 'yes', 'no')", "yes"),
+    ("@IF (s + 3, 'yes', 'no')", "no"),
+    ("@EVAL (wide - 123.45, 'yes', amount, 'amount')", "amount"),
+    ("@CASE (wide, '123.45', 'equal', 'other')", "equal"),
+    ("@CASE (wide, 123.45, wide, 'other')", "123.4500"),
+    ("@VALONEOF (wide, amount)", "123.4500"),
+    ("@VALONEOF (@COLSTAT (NULL), wide, 'none')", "123.4500"),
+    ("@STRCAT ('n=', @IF (wide > 1, wide, 0))", "n=123.4500"),
+    ("@STRCAT ('n=', @COMPUTE (wide * 2))", "n=246.9"),
+    ("@STRCAT ('n=', @NUMSTR ('1.50'))", "n=1.5"),
+    ("concat('n=', wide)", "n=123.4500"),
+    ("'n=' || amount", "n=12.50"),
+    ("wide || '/' || wide * 2 || '/' || (amount + 1) || '/' || d * 1 || '/' || r", "123.4500/246.9/13.5/1E16/1.5"),
+    ("CAST(wide AS STRING) || CAST(amount * 3 AS DECIMAL(10,2))", "123.450037.50"),
+    ("CAST(amount * 4 AS DECIMAL(10,2))", "50.00"),
+    ("CAST(wide AS DECIMAL(10,1)) || ''", "123.5"),
+    ("upper(d) || d", "1E+161e+16"),
+    ("coalesce(wide, 0)", "123.4500"),
+    ("coalesce(before.wide, 0)", "0"),
+    ("coalesce(before.wide, amount * 2, 0)", "25"),
+    ("CASE WHEN id > 1 THEN wide WHEN id > 0 THEN amount ELSE d END", "123.4500"),
+    ("IF(id > 1, atz, before.atz)", "2024-02-29 23:59:59.5+00"),
+    ("atz || '|' || at || '|' || day", "2024-02-29 23:59:59.5+00|2024-02-29 23:59:59.5|2024-02-29"),
+    ("wide = '123.45'", "true"),
+    ("wide IN ('123.45', 3)", "true"),
+    ("wide + '0.55'", "124"),
+    ("id * 1000000000 * id", "49000000000"),
+    ("n * n", "81129638414606699710187514626049"),
+    ("id / 2", "3.5"),
+    ("n / 1", "9007199254740993"),
+    ("(n + 1) / id", "1286742750677284.857142857142857143"),
+    ("s + id - n", "-9007199254740989"),
+    ("substring(phone, id + 1, 2)", "21"),
+    ("substring(phone, id + 1, 2) || id * 1000000000", "217000000000"),
+    ("aggregate(array(1, 2), id * 1, (a, x) -> a + x)", "10"),
+    ("wide * wide", "15239.9025"),
+    ("wide * amount * id", "10801.875"),
+    ("wide + wide * wide * wide", "1881489.413625"),
+    ("round(wide * 1.1, 2)", "135.8"),
+    ("wide BETWEEN '1' AND 200", "true"),
+    ('"n`\x1f1\x1f""\'" * id || `n``\x1f1\x1f"\'`', "87.512.5"),
+    ('upper("Case") || "CASE" || Case', "ONEtwoone"),
+    # What is no column is wide enough too.
+    ("coalesce(id, 0) * 1000000000", "7000000000"),
+    ("@COMPUTE (@VALONEOF (id, 0) * 1000000000)", "7000000000"),
+    ("@IF (id > 1, id, 0) * 1000000000 + @STRLEN (first)", "7000000004"),
+    ("100000 * 100000 + CAST(id AS INT) * 1000000000", "17000000000"),
+    ("coalesce(n, 0) / 1", "9007199254740993"),
+    ("1 / 3", "0.333333333333333333"),
+    ("coalesce(id, 0) / 3 * (coalesce(n, 0) / 7)", "3002399751151416.749774237761904762"),
+    ("@NUMSTR ('12.5') * @NUMSTR ('12.5') * wide", "19289.0625"),
+    ("round(huge / 3, 4)", "4.3333"),
+    ("date_add(day, @STRLEN (first) + id)", "2024-03-11"),
+    ("format_string('%03d', id * 2)", "014"),
+    # Texts made of several.
+    ("format_string('%s %s', wide, at)", "123.4500 2024-02-29 23:59:59.5"),
+    ("array_join(array(wide, amount), '/')", "123.4500/12.50"),
+]
+
+
+def test_numbers_and_times_keep_the_source_s_own_digits(sql: Any):
+    """Text of a column is the source's text; what is computed is exact; a number counts as a condition."""
+    texts = [text for text, _ in EXACT]
+    assert dict(zip(texts, values(sql, texts), strict=True)) == dict(EXACT)
+
+
+def test_numbers_of_any_size_pass_where_nothing_is_computed(sql: Any):
+    """More digits than any decimal of Spark's has, NaN, infinity: as text they are what they are."""
+    for number in ("0." + "1" * 60, "9" * 60 + ".5", "NaN", "-Infinity", "-0.0000000000000000000000001"):
+        made = values(sql, ["@STRCAT ('<', wide, '>')", "coalesce(wide, 0)", "@IF (id, wide, 'x')"], wide=number)
+        assert made == [f"<{number}>", number, number]
+    assert value(sql, "day || at", day="infinity", at="2024-02-29 23:59:59.123456789") == (
+        "infinity2024-02-29 23:59:59.123456789"
+    )
+    assert value(sql, "'<' || raw || '>'", raw="é".encode()) == "<é>"
+
+
+def test_what_cannot_be_computed_exactly_fails_its_row(sql: Any):
+    """Never rounded without a word: the message has the value and what there is room for."""
+    from replicat.work.evaluate import EvaluationError
+
+    for text, columns in (
+        ("wide + 1", {"wide": "0." + "1" * 19}),
+        ("wide * 2", {"wide": "9" * 21}),
+        ("wide * wide", {"wide": "0.1234567891"}),
+        ("wide * wide", {"wide": "99999999999"}),
+        ("n * n * n", {"n": "9" * 18}),
+        ("@NUMSTR (first)", {"first": "0." + "1" * 19}),
+        ("@NUMSTR (first)", {"first": "1e-30"}),
+        ("@NUMSTR (first) * @NUMSTR (first)", {"first": "0.1234567891"}),
+        ("huge / 3", {"huge": "9" * 21}),
+        ("abs(n) * abs(n) * abs(n)", {"n": "9" * 18}),
+        ("wide = first", {"first": "0." + "1" * 19}),
+        ("wide + 1", {"wide": "NaN"}),
+        ("at + INTERVAL 1 DAY", {"at": "2024-02-29 23:59:59.1234567"}),
+        ("'x' || raw", {"raw": b"\xff"}),
+    ):
+        with pytest.raises(EvaluationError) as caught:
+            value(sql, text, **columns)
+        assert "spark.sql" not in str(caught.value)
+    assert value(sql, "wide + 1", wide="0." + "1" * 18 + "000") == "1." + "1" * 18
+    assert value(sql, "at + INTERVAL 1 DAY", at="2024-02-29 23:59:59.123456000") == "2024-03-01 23:59:59.123456"
+
+
 def test_old_dates_and_odd_values_as_operands(sql: Any):
     """Years before Christ go in and out; bytes in a text column don't break anything."""
     assert value(sql, "date_add(day, 1)", day="0044-03-15 BC") == "0044-03-16 BC"
@@ -339,6 +493,7 @@ def test_old_dates_and_odd_values_as_operands(sql: Any):
     [
         ("amout * 2", "there is no column amout; did you mean amount?"),
         ("cAsE || 'x'", 'cAsE may be "Case", "CASE": name it exactly'),
+        ("CAST(huge AS DECIMAL(38,0)) / 3", "a division keeps 2 digits behind the point: CAST to fewer"),
         ("before.nam || 'x'", "there is no column nam; there are"),
         ("change.scn", "change has no scn; it has operation, csn, xid, commit_time, position, index, schema, table"),
         ("token.x", "the trail has no token x for this table; there are TK-HOST"),
@@ -350,7 +505,9 @@ def test_old_dates_and_odd_values_as_operands(sql: Any):
         ("nosuch(id)", "[UNRESOLVED_ROUTINE] Cannot resolve routine `nosuch`"),
         ("first +", "[PARSE_SYNTAX_ERROR]"),
         ("date_add(first)", "[WRONG_NUM_ARGS"),
-        ("flag + 1", "[DATATYPE_MISMATCH"),
+        ("flag + 1", '[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve "(flag + 1)"'),
+        ("@IF (first, 1, 2)", "expected a condition or a number, found a text"),
+        ("concat('\x1f0\x1f', first)", "there is a control character in it"),
         ("(SELECT 1)", "a subquery reads other rows"),
         ("id IN (SELECT 1)", "a subquery reads other rows"),
         ("sum(id)", "it takes several rows together, or makes several of one"),
@@ -369,9 +526,18 @@ def test_a_wrong_expression_names_its_place(sql: Any, text: str, message: str):
     assert message in found
 
 
+def test_the_names_told_without_spark_are_those_of_this_spark(sql: Any):
+    """Each function, and each word of its language: a list that is not Spark's own would refuse what is right."""
+    names = [row[0] for row in sql.session.sql("SHOW FUNCTIONS").collect()]
+    words = {row[0].lower() for row in sql.session.sql("SELECT keyword FROM sql_keywords()").collect()}
+    assert {name for name in names if name.isidentifier()} == sparknames.FUNCTIONS
+    assert words - sparknames.FUNCTIONS == sparknames.WORDS
+    assert sql.session.version == sparknames.RELEASE
+
+
 def test_a_condition_must_be_one(sql: Any):
     """WHERE and FILTER; numbers of @functions count as in GoldenGate."""
-    assert "expected a condition, found a value of type integer" in refused(sql, "id + 1", condition=True)
+    assert "expected a condition, found a value of type bigint" in refused(sql, "id + 1", condition=True)
     assert "expected a condition, found a value of type text" in refused(sql, "first", condition=True)
     compiler = Compiler(sql, TABLE)
     for text in (

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from replicat.replicat import Replicat
+from replicat.run.replicat import Replicat
 from tests.e2e.test_replicat_postgres import KV, Bench, bench
 from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import table
 from trails.errors import OperatorError
-from trails.record import TRUNCATE_CASCADE, Column, Op, TableDef
+from trails.record import MISSING, TRUNCATE_CASCADE, Column, Op, TableDef
 
 pytestmark = pytest.mark.e2e
 
@@ -131,10 +131,10 @@ def test_a_truncate_leaves_alone_what_only_the_target_has(bench: Bench):
 
 def test_staging_tables_do_not_add_up(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     """Each one costs every later commit, and a schema has hundreds of tables."""
-    monkeypatch.setattr("replicat.targets.postgres.MOST_STAGES", 3)
+    monkeypatch.setattr("replicat.targets.postgres.target.PostgresDatabase.most_stages", 3)
     tables = [table("src", f"t{n}", "id a", "id") for n in range(5)]
-    monkeypatch.setattr("replicat.targets.postgres.FEW_ROWS", 0)
-    monkeypatch.setattr("replicat.targets.postgres.MORE_BYTES", 0)
+    monkeypatch.setattr("replicat.targets.postgres.target.FEW_ROWS", 0)
+    monkeypatch.setattr("replicat.targets.postgres.target.MORE_BYTES", 0)
     for each in tables:
         bench.sql(f"CREATE TABLE {each.name} (id int PRIMARY KEY, a text)")
         bench.sql(f"INSERT INTO {each.name} VALUES (1, ''), (2, ''), (3, ''), (4, '')")
@@ -153,8 +153,8 @@ def test_staging_tables_do_not_add_up(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 def test_more_hot_tables_than_staging_tables_make_none_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     """The catalog would swell: rows of further tables stand in the statements instead."""
-    monkeypatch.setattr("replicat.targets.postgres.MOST_STAGES", 3)
-    monkeypatch.setattr("replicat.targets.postgres.FEW_ROWS", 0)
+    monkeypatch.setattr("replicat.targets.postgres.target.PostgresDatabase.most_stages", 3)
+    monkeypatch.setattr("replicat.targets.postgres.target.FEW_ROWS", 0)
     tables = [table("src", f"t{n}", "id a", "id") for n in range(6)]
     for each in tables:
         bench.sql(f"CREATE TABLE {each.name} (id int PRIMARY KEY, a text)")
@@ -178,10 +178,13 @@ def test_a_key_of_an_extensions_type(bench: Bench):
     bench.sql("CREATE SCHEMA ext")
     bench.sql("CREATE EXTENSION vector SCHEMA ext")
     bench.sql("CREATE TABLE kv (id ext.vector(2) PRIMARY KEY, a text, b text, own int DEFAULT 7)")
-    bench.feed.tx(*((I, KV, [f"[{n},2]", "x", ""]) for n in range(4)))
+    own = TableDef("src", "kv", (Column("id", "other", "ext.vector(2)", key=True), *KV.columns[1:]))
+    bench.feed.tx(*((I, own, [f"[{n},2]", "x", ""]) for n in range(4)))
     bench.run()
     bench.feed.tx(
-        (U, KV, ["[1.0,2]", "y", ""]), (D, KV, ["[2,2.0]", None, None]), (U, KV, ["[9,9]", "m", ""], ["[3,2]"])
+        (U, own, ["[1.0,2]", "y", ""]),
+        (D, own, ["[2,2.0]", None, None]),
+        (U, own, ["[9,9]", "m", ""], ["[3,2]", MISSING, MISSING]),
     )
     bench.run()
     assert bench.sql("SELECT id::text, a, own FROM kv ORDER BY 1") == [

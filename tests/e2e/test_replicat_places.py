@@ -1,4 +1,4 @@
-"""START with a place and END at a CSN, through ggsci, a Manager and the real process."""
+"""START with a place and END at a CSN, through ggsci, a Manager and the real process, though without Spark."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import pytest
 
 from demo.ports import free_port
 from tests.e2e.test_replicat_process import LOG, Group
+from tests.support import sparkless
 from tests.support.homes import end_all, ggsci, good, status, write
 from trails.record import Op
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def group(tmp_path: Path, target_db: str) -> Iterator[Group]:
+def group(tmp_path: Path, target_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
     """A group whose home has a Manager."""
+    for name, value in sparkless.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     made = Group(tmp_path, target_db)
     made.sql("CREATE TABLE log (note text)")
     (Path(made.home.root) / "GLOBALS").touch()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +15,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from replicat.replicat import Replicat
-from replicat.targets.merge import Merge
-from replicat.targets.postgres import PostgresSettings, PostgresTarget
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import open_target
+from replicat.targets.sql.merge import Merge
 from tests.support import replicat_bench
+from tests.support.lost_commits import lose_commits
 from tests.support.replicat_trail import table
 from trails.errors import OperatorError
 from trails.record import MISSING, TRUNCATE_CASCADE, TRUNCATE_RESTART_IDENTITY, Column, Op, TableDef
+from trails.testing import Crash
 
 pytestmark = pytest.mark.e2e
 
@@ -31,15 +38,15 @@ class Bench(replicat_bench.Bench):
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder, url, "public", checkpoints="gg")
 
-    def target(self, url: str = "", **more: Any) -> PostgresTarget:
+    def target(self, url: str = "", **more: Any) -> Any:
         """See there."""
         params = self.params()
         options = params.db_options
-        settings = PostgresSettings(
+        settings = TargetSettings(
             url or self.url, self.table, "REP1", 77, "/home", params.commit_wait, options.suppress_triggers,
             options.defer_ref_const, options.follow_sequences,
         )  # fmt: skip
-        return PostgresTarget(replace(settings, **more))
+        return open_target(replace(settings, **more))
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, autocommit=True) as conn:
@@ -134,7 +141,7 @@ def test_columns_that_only_the_target_has_are_left_alone(bench: Bench):
     ]  # fmt: skip
 
 
-def test_cw25_unique_swap_inside_a_large_batch(bench: Bench):
+def test_CW_25_unique_swap_inside_a_large_batch(bench: Bench):
     """CW-25: one pair swaps a unique value among 100,000 changed rows; all rows are right afterwards."""
     bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text UNIQUE, b text)")
     bench.sql("INSERT INTO kv SELECT i, 'u' || i, 'old' FROM generate_series(1, 100000) i")
@@ -167,7 +174,7 @@ def test_what_the_target_refuses_stops_the_group_with_its_place(bench: Bench):
     bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text CHECK (a <> 'bad'), b text)")
     for number in range(1, 20):
         bench.feed.tx((I, KV, [str(number), "bad" if number == 13 else "good", ""]))
-    with pytest.raises(OperatorError, match=r"insert of row \(13\).*CSN 0+13.*kv_a_check"):
+    with pytest.raises(OperatorError, match=r"insert of row \(13\): .*kv_a_check.*; position .*CSN 0+13"):
         bench.run()
     assert bench.sql("SELECT count(*) FROM kv") == [(12,)]
     bench.sql("ALTER TABLE kv DROP CONSTRAINT kv_a_check")
@@ -177,7 +184,7 @@ def test_what_the_target_refuses_stops_the_group_with_its_place(bench: Bench):
 
 def test_table_without_a_key(bench: Bench):
     """Duplicates are kept apart, one row a change, NULL is equal to NULL, order counts."""
-    log = table("src", "log", "n note")
+    log = TableDef("src", "log", (Column("n", "decimal", "numeric"), Column("note", "char", "character(5)")))
     bench.sql("CREATE TABLE log (n numeric, note char(5))")
     bench.feed.tx(*[(I, log, ["1", "dup"])] * 3, (I, log, ["1.00", "dup"]), (I, log, [None, None]))
     bench.feed.tx((D, log, ["1", "dup  "]), (U, log, ["2", None], ["1", "dup  "]), (D, log, [None, None]))
@@ -278,7 +285,7 @@ def test_definition_changes_in_the_middle(bench: Bench):
     assert bench.sql("SELECT * FROM kv ORDER BY id") == [(1, "xx", "y", "cc"), (2, "x", "y", "c")]
 
 
-def test_cw20_triggers_and_cascades_do_not_fire(bench: Bench):
+def test_CW_20_triggers_and_cascades_do_not_fire(bench: Bench):
     """CW-20: the parent's delete comes before the cascaded child's; the trigger's effect is in the trail already."""
     make_family(bench)
     parent, child = table("src", "parent", "id", "id"), table("src", "child", "id p", "id")
@@ -313,7 +320,7 @@ def plain_user(bench: Bench, pg_target: Any) -> Iterator[str]:
     bench.sql(f"DROP ROLE {name}")
 
 
-def test_cw20_without_the_privilege(bench: Bench, plain_user: str):
+def test_CW_20_without_the_privilege(bench: Bench, plain_user: str):
     """START refuses what would fire, by name; the parameter accepts it, and then foreign keys are obeyed by order."""
     make_family(bench)
     user = plain_user.split("//")[1].split("@", maxsplit=1)[0]
@@ -326,6 +333,45 @@ def test_cw20_without_the_privilege(bench: Bench, plain_user: str):
     bench.lines = ["ALLOWTARGETTRIGGERS"]
     bench.run(plain_user)
     assert bench.sql("SELECT c.id, p.id FROM child c JOIN parent p ON p.id = c.p") == [(11, 2)]
+
+
+def test_triggers_for_replicated_rows_are_told_at_start(bench: Bench):
+    """Triggers and rules that are enabled as REPLICA or ALWAYS fire in the replica role, of a partition too."""
+    bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, b text) PARTITION BY RANGE (id)")
+    bench.sql("CREATE TABLE kv_1 PARTITION OF kv FOR VALUES FROM (0) TO (100)")
+    bench.sql("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$")
+    bench.sql("CREATE TRIGGER audit BEFORE INSERT ON kv_1 FOR EACH ROW EXECUTE FUNCTION no()")
+    bench.sql("CREATE RULE keep AS ON DELETE TO kv DO INSTEAD NOTHING")
+    bench.feed.tx((I, KV, ["1", "x", "y"]))
+    bench.run()
+    bench.sql("ALTER TABLE kv_1 ENABLE REPLICA TRIGGER audit; ALTER TABLE kv ENABLE ALWAYS RULE keep")
+    with pytest.raises(OperatorError, match=r"rep1\.prm:4: MAP: target table public\.kv has rule keep, trigger audit:"):
+        bench.run()
+    bench.lines = ["ALLOWTARGETTRIGGERS"]
+    bench.run()
+
+
+def test_a_change_of_a_missing_row_names_that_row(bench: Bench):
+    """Of an update that gives its row another key, the key that is looked for."""
+    bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, b text)")
+    bench.feed.tx((U, KV, ["9", "k", ""], ["7", "x", "y"]))
+    with pytest.raises(OperatorError, match=r"update of row \(7 -> 9\).*to (update|delete), key \(7\), is not there"):
+        bench.run()
+
+
+def test_a_text_that_has_no_place_in_the_encoding_says_which(bench: Bench):
+    """Values are left out of what people read; encodings are no values."""
+    from replicat.targets.postgres.link import without_values
+
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        for statement, told in (
+            ("SELECT convert_to('\u20ac', 'LATIN1')", 'in encoding "UTF8" has no equivalent in encoding "LATIN1"'),
+            ("SELECT convert_from('\\xff'::bytea, 'UTF8')", 'invalid byte sequence for encoding "UTF8"'),
+            ("SELECT 'in encoding \"secret\"'::int", 'invalid input syntax for type integer: "..."'),
+        ):
+            with pytest.raises(psycopg.Error) as caught:
+                conn.execute(statement)
+            assert told in without_values(caught.value)
 
 
 def test_missing_table_or_column_is_told_at_start_with_the_line(bench: Bench):
@@ -358,7 +404,7 @@ def test_commits_wait_for_the_disk_only_if_asked(bench: Bench, wait: bool):
     bench.feed.tx((I, KV, ["1", "x", "y"]))
     bench.lines = ["COMMITWAIT"] if wait else []
     process = bench.replicat()
-    assert process._target._execute("SHOW synchronous_commit").fetchone() == ("on" if wait else "off",)
+    assert process._target.database.ask("SHOW synchronous_commit") == [("on" if wait else "off",)]
     while process.step():
         pass
     flushed = bench.sql("SELECT flush_rba = rba FROM gg.chk")[0][0]
@@ -376,43 +422,75 @@ def test_no_checkpoint_table_names_the_command(bench: Bench):
         bench.run()
 
 
-def test_cw01_a_predecessors_commit_lands_late(bench: Bench):
-    """CW-01: two processes hold the same batch; the second finds no row to move and starts again from the new one."""
+def test_CW_01_a_predecessors_commit_lands_late(bench: Bench):
+    """A killed process's COMMIT is in the server's socket; the next one reads the old row, applies the same batch, and
+    waits for the row's lock. When that commit lands it finds no row to move, and starts again from the new one.
+    """
     log = table("src", "log", "t")
     bench.sql("CREATE TABLE log (t text)")
+    bench.feed.tx((I, log, ["before"]))
+    before = bench.run()._row.position.rba  # the row names the trail already: only its place will move
     bench.feed.tx((I, log, ["once"]))
     first, second = bench.replicat(), bench.replicat()
-    assert second._pipeline is not None
-    second._pipeline.fill()
-    while first.step():
-        pass
-    while second.step():
-        pass
-    assert bench.sql("SELECT t FROM log") == [("once",)]
-    assert any("starting again from the row" in note for note in bench.notes)
+    with ThreadPoolExecutor() as pool, commit_in_the_socket(first) as server:
+        with pytest.raises(Crash):
+            first.step()
+        late = pool.submit(_apply_all, second)
+        waits = f"SELECT 1 FROM pg_stat_activity WHERE {server} = ANY (pg_blocking_pids(pid))"
+        deadline = time.monotonic() + 60
+        while not bench.sql(waits):
+            assert not late.done() and time.monotonic() < deadline, bench.notes
+            time.sleep(0.01)
+        assert bench.sql("SELECT (SELECT rba FROM gg.chk), (SELECT count(*) FROM log)") == [(before, 1)]
+    late.result(60)
+    assert bench.sql("SELECT t FROM log") == [("before",), ("once",)]
+    assert [note for note in bench.notes if "starting again from the row" in note]
+    bench.feed.tx((I, log, ["next"]))
+    _apply_all(second)
+    assert bench.sql("SELECT t FROM log") == [("before",), ("once",), ("next",)]
     first.close()
     second.close()
 
 
-def test_cw16_a_crash_of_the_target_loses_commits_together_with_the_row(bench: Bench, pg_target: Any):
-    """CW-16: after the crash Replicat starts from the row that is there, and no row is lost or doubled."""
-    log = table("src", "log", "t")
-    bench.sql("CREATE TABLE log (t text)")
-    process = bench.replicat()
-    for number in range(30):
-        bench.feed.tx((I, log, [str(number)]))
-        process.step()
-        if number % 10 == 9:
-            pg_target.kill()
-            pg_target.start()
-        kept = process.flush().reads[0].needed if number == 15 else None
-        assert kept is None or kept.rba <= bench.sql("SELECT rba FROM gg.chk")[0][0]
-    drain(process)
-    assert bench.sql("SELECT count(*), count(DISTINCT t) FROM log") == [(30, 30)]
-    process.close()
+@contextlib.contextmanager
+def commit_in_the_socket(process: Replicat) -> Iterator[int]:
+    """The process dies when it has sent COMMIT, which the server reads only when the block ends; gives who serves it.
+
+    Its connection stays open: what a server that stands still is sent is read before the end, killed or not.
+    """
+    target: Any = process._target.database
+    link = target.conn.pgconn
+    ((server,),) = target.ask("SELECT pg_backend_pid()")
+
+    def send(*, durable: bool) -> None:
+        os.kill(server, signal.SIGSTOP)
+        link.send_query(b"COMMIT")
+        assert link.flush() == 0
+        raise Crash("COMMIT is sent")
+
+    target.finish = send
+    try:
+        yield server
+    finally:
+        os.kill(server, signal.SIGCONT)
 
 
-def test_cw15_target_crash_between_staging_and_merge(bench: Bench, pg_target: Any, monkeypatch: pytest.MonkeyPatch):
+def _apply_all(process: Replicat) -> None:
+    while process.step():
+        pass
+
+
+def test_CW_16_commits_that_postgresql_lost_come_again(bench: Bench, pg_target: Any):
+    """Asynchronous commits wait for the server's writer: it is told to come seldom."""
+    put_off = ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()"]
+    try:
+        lose_commits(bench, pg_target, bench.sql, "gg.chk", put_off)
+    finally:
+        pg_target.sql("ALTER SYSTEM RESET wal_writer_delay")
+        pg_target.sql("SELECT pg_reload_conf()")
+
+
+def test_CW_15_target_crash_between_staging_and_merge(bench: Bench, pg_target: Any, monkeypatch: pytest.MonkeyPatch):
     """CW-15: staged rows are lost with their transaction; the row has not moved, the batch comes again."""
     bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, b text)")
     bench.sql("INSERT INTO kv SELECT i, 'old', '' FROM generate_series(1, 300) i")

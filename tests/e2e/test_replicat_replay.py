@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from replicat.net.compact import Net
-from replicat.net.copytext import render
-from replicat.net.overlay import Overlay
-from replicat.net.rows import net_rows, overlay_rows
-from replicat.plan import TablePlan
-from replicat.target import Blob, Layout, Row, Rows, Work
-from replicat.targets import TargetSettings, admin_for, open_target
+from replicat.model.plan import TablePlan
+from replicat.model.target import CheckpointRow, Layout, Rows, Work
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import admin_for, open_target
+from replicat.work.net.compact import Net
+from replicat.work.net.overlay import Overlay
+from replicat.work.net.rows import net_rows, overlay_rows
 from tests.support.replay import PARTLY, WHOLE, Change, Table, feed, overlaid, starts, strictly
 from trails.position import Position
 
@@ -46,9 +46,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     admin_for(url).add_row_table(url, (checkpoints, "chk"))
     target: Any = open_target(TargetSettings(url, (checkpoints, "chk"), "REP1", 7))
     target.connect()
-    target.add_row(Row(Position(0, 0)))
-    target.run(f"CREATE TABLE {schema}.t (k varchar(30) PRIMARY KEY, a text, b text, own text)")
-    target.begin(Row(Position(0, 0)), Row(Position(0, 1)))
+    target.add_row(CheckpointRow(Position(0, 0)))
+    target.database.run(f"CREATE TABLE {schema}.t (k varchar(30) PRIMARY KEY, a text, b text, own text)")
+    target.begin(CheckpointRow(Position(0, 0)), CheckpointRow(Position(0, 1)))
     yield Place(target, schema)
     target.close()
 
@@ -59,7 +59,7 @@ def layout_of(place: Place, **more: Any) -> Layout:
     types = {column.name: column.type for column in shape.columns}
     plain = Layout(
         shape.schema, shape.name, COLUMNS[:3], tuple(types[name] for name in COLUMNS[:3]), ("k",),
-        extras=("own",), extra_types=(types["own"],), logical=("text",) * 3,
+        extras=("own",), extra_types=(types["own"],), logical=("text",) * 3, form=shape.form,
     )  # fmt: skip
     return replace(plain, **more)
 
@@ -69,13 +69,13 @@ def fill(place: Place, tables: list[Table]) -> None:
     rows = [(f"{n}/{key}", *row[1:]) for n, table in enumerate(tables) for key, row in table.items()]
     whole = replace(layout_of(place), columns=COLUMNS, extras=(), extra_types=(), logical=("text",) * 4)
     whole = replace(whole, types=(*layout_of(place).types, "text"))
-    place.target.apply((Work((Rows(whole, inserts=Blob(*render(rows)[:2])),)),))
+    place.target.apply((Work((Rows(whole, inserts=whole.blob(rows)[0]),)),))
 
 
 def found(place: Place, cases: int) -> list[Table]:
     """What is there, by case."""
     tables: list[Table] = [{} for _ in range(cases)]
-    for key, *rest in place.target.ask(f"SELECT k, a, b, own FROM {place.schema}.t"):
+    for key, *rest in place.target.database.ask(f"SELECT k, a, b, own FROM {place.schema}.t"):
         number, _, own = key.partition("/")
         tables[int(number)][own] = (own, *rest)
     return tables
@@ -103,11 +103,11 @@ def test_a_batch_ends_as_serial_replay_does(place: Place, cases: int, rewrite: b
     plan = TablePlan("s.t", "t", layout_of(place), (0,))
     place.target.apply((Work((net_rows(plan, net),)),), rewrite=rewrite)
     assert found(place, cases) == tables
-    assert place.target.collisions() == {}
+    assert place.target.tally.collisions == {}
 
 
 @pytest.mark.parametrize("cases", [20, 1500])
-def test_handlecollisions_ends_as_overlaid_replay_does(place: Place, cases: int):
+def test_OT_17_handlecollisions_ends_as_overlaid_replay_does(place: Place, cases: int):
     """Any changes, whatever the target has."""
     dice, net = random.Random(cases), Overlay((0,))
     tables = [dice.choice(starts()) for _ in range(cases)]
@@ -120,4 +120,4 @@ def test_handlecollisions_ends_as_overlaid_replay_does(place: Place, cases: int)
     plan = TablePlan("s.t", "t", layout_of(place, collisions=True), (0,))
     place.target.apply((Work((overlay_rows(plan, net),)),))
     assert found(place, cases) == tables
-    assert min(place.target.collisions()[place.schema, "t"]) > 0
+    assert min(place.target.tally.collisions[place.schema, "t"]) > 0

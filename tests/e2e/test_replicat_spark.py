@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -14,18 +15,22 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 
-from replicat.batch import Batcher, tasks_of
-from replicat.engine import SparkEngine, SparkLostError, SparkSettings
-from replicat.plan import TablePlan
-from replicat.target import Layout, Work
+from replicat.batches.batch import Batcher, tasks_of
+from replicat.batches.engine import SparkEngine, SparkSettings
+from replicat.model.plan import TablePlan
+from replicat.model.target import Layout, Work
+from replicat.work.decode import columns_of
+from replicat.work.sparkdaemon import installed_first
 from tests.support.list_target import parse
 from tests.support.replicat_trail import TrailFeed, table
 from trails.codec import binary
-from trails.errors import DamageError, OperatorError
+from trails.errors import AnewError, DamageError, OperatorError
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import TrailName
@@ -60,7 +65,7 @@ def jobs(feed: TrailFeed, rows: int, spill: str = "") -> Any:
     while (batch := batcher.next()) is not None:
         for job in batch.jobs:
             assert reader.header is not None
-            yield tasks_of(job, feed.trail, reader.header.trail_id, PLANS, spill)
+            yield tasks_of(job, feed.trail, reader.header.trail_id, PLANS, columns_of(reader.definitions), spill)
     reader.close()
 
 
@@ -93,7 +98,7 @@ def test_the_ports_of_spark_open_to_nobody_else(engine: SparkEngine):
 
 def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch):
     """One name a job, kept until the JVM's end, would be hundreds of megabytes a day."""
-    monkeypatch.setattr("replicat.engine.FORGET_JOBS", 5)
+    monkeypatch.setattr("replicat.batches.engine.FORGET_JOBS", 5)
     hook = engine._context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
     hook.setAccessible(True)
     for _ in range(15):
@@ -103,8 +108,29 @@ def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, 
 
 def test_a_worker_that_dies_is_told_in_its_own_words(engine: SparkEngine):
     """Not in Spark's, which say only that some job failed."""
-    with pytest.raises(SparkLostError, match="the Spark job failed: AttributeError: 'str' object has no attribute"):
-        engine.submit(["no task"]).result(timeout=60)  # type: ignore[list-item]
+    no_task: Any = SimpleNamespace(plans={})
+    with pytest.raises(AnewError, match=r"the Spark job failed: AttributeError: .* object has no attribute 'head'"):
+        engine.submit([no_task]).result(timeout=60)
+
+
+def test_workers_are_forks_that_have_the_installed_pyspark_and_our_modules(engine: SparkEngine):
+    """Not each its own copy, compiled from the zip that Spark names first."""
+    places = engine.run_all(_loaded, [0, 1]).result(timeout=60)
+    assert places == [pyspark.__file__] * 2
+
+
+def _loaded(items: Iterator[int]) -> Iterator[str]:
+    """Where this worker's pyspark is from, if it had our modules before its first job."""
+    for _ in items:
+        yield pyspark.__file__ if gc.get_freeze_count() > 10_000 and "replicat.work.decode" in sys.modules else ""
+
+
+def test_archives_of_spark_stay_where_nothing_else_is_installed():
+    """On some executors pyspark is nowhere else."""
+    archives = ["/s/pyspark.zip", "/s/py4j-0.10.9.9-src.zip", "/s/jars/spark-core_2.13-4.3.0.jar"]
+    assert installed_first([*archives, "/nowhere"]) == [*archives, "/nowhere"]
+    site = str(Path(pyspark.__file__).parents[1])
+    assert installed_first([*archives, "/my.zip", site]) == ["/my.zip", site]
 
 
 def test_large_results_come_as_files(engine: SparkEngine, feed: TrailFeed, tmp_path: Path):
@@ -139,7 +165,7 @@ def test_no_java_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 SCRIPT = """
 import os, sys, time
-from replicat.engine import SparkEngine, SparkSettings
+from replicat.batches.engine import SparkEngine, SparkSettings
 SparkEngine(SparkSettings("test", sys.argv[2], sys.argv[1] + "/log")).start()
 print("up", flush=True)
 time.sleep(60)
@@ -149,7 +175,7 @@ time.sleep(60)
 def test_spark_dies_with_its_process(tmp_path: Path):
     """SIGKILL: neither the JVM nor a Python worker lingers, and nothing was printed to the terminal.
 
-    CW-14: what an orphaned worker of an earlier run left in the scratch folder is gone after the next start.
+    What an orphaned worker of an earlier run left in the scratch folder is gone after the next start.
     """
     short = tempfile.mkdtemp(prefix="tgs-")
     orphan = Path(short, "orphaned-result")
@@ -193,7 +219,7 @@ def spark(engine: SparkEngine) -> Any:
     """A session on the engine's context."""
     from pyspark.sql import SparkSession
 
-    from replicat.datasource import register
+    from replicat.run.datasource import register
 
     session = SparkSession(engine._context)
     register(session)

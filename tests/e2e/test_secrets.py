@@ -19,10 +19,10 @@ import pytest
 
 from demo.pipeline import Host, Options, Pipeline
 from demo.servers import PostgresServer
-from replicat.scratch import folders_of
+from replicat.batches.scratch import stems_of
 from tests.support.pipelines import Rig, rig
-from trails.runtime.control import ask
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
+from trails.runtime.process.control import ask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-secrets")]
 
@@ -156,8 +156,9 @@ def holders(places: dict[str, bytes], secret: bytes) -> list[str]:
 def everything(pipeline: Pipeline) -> dict[str, bytes]:
     """All places."""
     source, target = pipeline.source, pipeline.target
-    scratch = [Path(folder) for folder in folders_of(str(target.home), str(target.home / "dirtmp"), "REP1")]
-    assert any(folder.exists() for folder in scratch)
+    stems = [Path(stem) for stem in stems_of(str(target.home), str(target.home / "dirtmp"), "REP1")]
+    scratch = [folder for stem in stems for folder in stem.parent.glob(f"{stem.name}*")]
+    assert scratch
     return {
         **files(source.home, target.home, *scratch),
         **processes(),
@@ -199,7 +200,7 @@ def test_secrets_stay_where_they_belong(running: Rig) -> None:
 
     # Who has the home has the row.
     shown = subprocess.run(
-        [sys.executable, "-P", "-m", "trails.dump", str(target.home / "dirdat/rt"), "--csn", csn],
+        [sys.executable, "-P", "-m", "trails.show.dump", str(target.home / "dirdat/rt"), "--csn", csn],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert REFUSED in shown

@@ -11,6 +11,9 @@ import psycopg
 import pytest
 
 from demo.embedded import ServerError, processes_in
+from demo.mariadb import MariaServer
+from demo.mysql import MysqlServer
+from demo.mysqld import Mysqld
 from demo.servers import Install, PostgresServer, main
 
 pytestmark = pytest.mark.e2e
@@ -55,6 +58,31 @@ def test_options_win_and_can_be_changed() -> None:
         server.restart()
         assert server.sql("SHOW work_mem") == [("7MB",)]
         assert server.sql("SHOW fsync") == [("off",)]
+
+
+@pytest.mark.parametrize("kind", [MariaServer, MysqlServer])
+def test_a_commit_and_its_place_in_the_binary_log_survive_a_kill(kind: type[Mysqld]) -> None:
+    try:
+        server = kind(options=kind.BINLOG)
+    except ServerError as error:
+        pytest.skip(f"NO {kind.NAME}: {error}")
+    with server:
+        server.sql("CREATE DATABASE d")
+        server.sql("CREATE TABLE t (id int PRIMARY KEY) ENGINE = InnoDB", "d")
+        server.sql("INSERT INTO t VALUES (1)", "d")
+        (log,) = server.sql("SHOW MASTER STATUS")
+        server.kill()
+        assert not server.running
+        assert processes_in(server.base) == []
+        server.start()
+        assert server.sql("SELECT * FROM t", "d") == [("1",)]
+        events = server.sql(f"SHOW BINLOG EVENTS IN '{log[0]}'")
+        assert events[-1][4] == log[1]
+        assert "Write_rows_v1" in {event[2] for event in events} or "Write_rows" in {event[2] for event in events}
+        settings = "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata"
+        assert server.sql("SELECT " + ", ".join(f"@@{name}" for name in settings)) == [("1", "ROW", "FULL", "FULL")]
+    assert processes_in(server.base) == []
+    assert not server.base.exists()
 
 
 def test_a_password_is_asked_for_on_socket_and_tcp() -> None:

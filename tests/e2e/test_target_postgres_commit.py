@@ -21,7 +21,7 @@ def test_i3_a_commit_that_was_a_rollback_is_no_commit(target_db: str) -> None:
         before = target.load_row()
         direct.begin()
         with contextlib.suppress(psycopg.Error):
-            target._execute("SELECT 1 / 0")
+            target.database.run("SELECT 1 / 0")
         with pytest.raises(AwayError, match="answered COMMIT by ROLLBACK"):
             target.commit()
     finally:

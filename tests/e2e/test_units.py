@@ -15,8 +15,8 @@ import pytest
 
 from demo.ports import free_port
 from tests.support.homes import end_all, good, make_home, status, wait_for, write
-from trails.runtime.home import Home
-from trails.runtime.status import manager_status
+from trails.runtime.home.home import Home
+from trails.runtime.home.status import manager_status
 
 UNITS = Path(__file__).parents[2] / "docs" / "systemd"
 OURS = "/opt/trailgate/.venv/bin"

@@ -13,14 +13,14 @@ from selenium.webdriver.common.by import By
 
 from demo.browser import be, chromium, complaints
 from demo.ports import free_port
-from ggsci.web.tokens import ensure_token, token_path
+from ggsci.manager.webtokens import ensure_token, token_path
 from tests.support.homes import end_all, ggsci, good, make_home, status, wait_for, write
 from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.control import ask
-from trails.runtime.home import MANAGER
-from trails.runtime.status import manager_status
+from trails.runtime.home.home import MANAGER
+from trails.runtime.home.status import manager_status
+from trails.runtime.process.control import ask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("web")]
 
@@ -141,7 +141,7 @@ def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(h
     assert count(browser, ".u-over") == 0, "no script runs"
     assert steady(lambda: browser.find_element(By.TAG_NAME, "main").size["width"]) <= 400
     steady(lambda: browser.find_element(By.CSS_SELECTOR, ".link a").click())
-    assert "Trail ./dirdat/lt" in browser.find_element(By.TAG_NAME, "h1").text
+    wait_for(lambda: "Trail ./dirdat/lt" in steady(lambda: browser.find_element(By.TAG_NAME, "h1").text))
     assert complaints(browser) == []
     browser.delete_all_cookies()
 
@@ -165,7 +165,8 @@ def test_a_pipeline_over_two_homes_in_a_browser(homes, browser):
     wait_for(lambda: browser.find_elements(By.LINK_TEXT, "SHOWCH"))
     assert browser.current_url == f"{url}/stage/here/PMP1"
     click(browser, "a[href$=showch]")
-    wait_for(lambda: "Write Checkpoint #1" in browser.find_element(By.CSS_SELECTOR, "pre.text").text)
+    shown = "return document.querySelector('pre.text')?.textContent ?? ''"
+    wait_for(lambda: "Write Checkpoint #1" in browser.execute_script(shown))
     browser.get(f"{url}/trail/there/rt?records=1")
     assert "INSERT" in browser.find_element(By.CSS_SELECTOR, "pre.text").text
     assert [one for one in complaints(browser) if "401" not in one] == []  # the token's form

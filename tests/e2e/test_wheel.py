@@ -20,8 +20,8 @@ import pytest
 
 from demo.pipeline import wait_for
 from demo.ports import free_port
-from trails.runtime.home import Home
-from trails.runtime.status import manager_status
+from trails.runtime.home.home import Home
+from trails.runtime.home.status import manager_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-demo")]
 
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing is written into the checkout."""
     copy = tmp_path_factory.mktemp("checkout") / "trailgate"
     copy.mkdir()
-    for name in (*PACKAGES, "demo", "tests", "benchmarks"):
+    for name in (*PACKAGES, "docs", "demo", "tests", "benchmarks"):
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ROOT.glob("*"):
@@ -119,12 +119,24 @@ def _ggsci(bindir: Path, folder: Path, *lines: str, code: int = 0) -> str:
 
 def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     """No tests, no demo; grammar, format page and type markers are in it."""
-    names = zipfile.ZipFile(wheel).namelist()
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".data/data/" not in name]
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
-    assert {"trails/FORMAT.md", "trails/runtime/params.lark", "extract/sources/pgddl.sql"} <= set(names)
+    assert {"trails/FORMAT.md", "trails/runtime/language/params.lark", "extract/sources/postgres/ddl.sql"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     page = ("templates/overview.html", "static/page.js", "static/uPlot.iife.min.js", "static/uPlot.LICENSE")
     assert {f"ggsci/web/{name}" for name in page} <= set(names)
+
+
+def test_documents_units_dashboard_and_alert_rules_come_along(bindir: Path, folder: Path) -> None:
+    """All that stands under docs/ in the repository, at the place that VERSIONS names."""
+    (line,) = [line for line in _ggsci(bindir, folder, "VERSIONS").splitlines() if line.startswith("Documents")]
+    installed = Path(line.removeprefix("Documents").strip())
+    assert installed.is_relative_to(bindir.parent)
+    ours = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*") if path.is_file()}
+    assert {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()} == ours
+    wanted = ("systemd/trailgate@.service", "grafana/trailgate.json", "prometheus/trailgate.rules.yml", "web.md")
+    assert {Path(name) for name in wanted} <= ours
+    assert (installed.parent / "README.md").exists()
 
 
 def test_what_is_imported_is_the_wheel(bindir: Path, folder: Path) -> None:

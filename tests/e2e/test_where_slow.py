@@ -14,8 +14,8 @@ from ggsci.flow import pipelines
 from ggsci.flow.pipelines import Pipeline
 from tests.support.homes import as_json, good
 from tests.support.link import LinkBench, Source, wait_until
-from trails.runtime import registration
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.registration import Registration
 
 pytestmark = pytest.mark.e2e
 

@@ -17,8 +17,8 @@ from collector.collector import Collector, refuse
 from pump.feed import Feed
 from tests.support.crashing import crash_everywhere
 from tests.support.link import Source, records_of
-from trails import wire
 from trails.errors import GateError, LockedError, MismatchError, OperatorError, ProtocolError
+from trails.link import wire
 from trails.position import START, Position, TrailName
 from trails.reader import last_header
 from trails.testing import After, FaultFs
@@ -66,7 +66,7 @@ def session(near: Near, far: FaultFs, every: int = 3, **changes) -> None:
     collector = Collector(far, FAR, "./dirdat/rt")
     try:
         welcome = collector.greet(near.hello(**changes))
-        collector._max_bytes = FILE_BYTES
+        collector._alive().max_bytes = FILE_BYTES
         assert welcome.origin >= near.acked, "an acknowledged block is gone"
         feed = Feed(near.fs, NEAR, near.hello().trail_id, welcome.origin, welcome.open, None)
         sent = 0
@@ -95,17 +95,23 @@ class Link:
         return Link(replace(self.near), fs)
 
 
-def test_a_crash_at_any_call_loses_and_doubles_nothing():
-    """CW-02, CW-03, CW-04: at every call of a session; a second crash in the recovery; then the trails are equal."""
+def test_CW_02_CW_03_a_crash_at_any_call_loses_and_doubles_nothing():
+    """CW-04 too: at every call of a session; a second crash in the recovery; then the trails are equal.
+
+    And whatever a crash left, a local trail that was made anew is not gone on with.
+    """
     near = Near.make()
     expected = records_of(near.fs, NEAR)
 
     def check(link: Link) -> None:
         assert records_of(link.fs, FAR) == expected
 
-    states = crash_everywhere(
-        Link(near, FaultFs()), lambda link: session(link.near, link.fs), check, again=lambda n: 1 + n % 23
-    )
+    def live(link: Link) -> None:
+        session(link.near, link.fs)
+        with pytest.raises(MismatchError, match="made anew"):
+            session(link.near, link.fs, trail_id=b"x" * 16)
+
+    states = crash_everywhere(Link(near, FaultFs()), live, check, again=lambda n: 1 + n % 23)
     assert states > 50
 
 
@@ -124,7 +130,7 @@ def ordered(link: Link, wanted: Callable[[list[Any]], list[Any]], **changes: Any
     assert crash_everywhere(link, live, check) > 50
 
 
-def test_an_alter_is_spent_exactly_once_whatever_the_call_that_crashes():
+def test_CW_19_an_alter_is_spent_exactly_once_whatever_the_call_that_crashes():
     """CW-19: crashes around the new file's header; the records stand once before and once after the jump."""
     link = Link(Near.make(), FaultFs())
     session(link.near, link.fs)
@@ -224,10 +230,12 @@ def test_blocks_that_are_wrong_never_reach_the_trail():
     middle = next(b for b in blocks if b.header.indicator == 3).block
     flipped = bytes(good.payload[:-1]) + bytes([good.payload[-1] ^ 1])
     bad = [
-        wire.Block(good.start, good.end, good.header, flipped),
-        wire.Block(good.start, good.end, bytes(good.header[:60]) + b"\xff" + bytes(good.header[61:]), good.payload),
-        wire.Block(Position(good.start.seqno, good.start.rba + 1), good.end, good.header, good.payload),
-        wire.Block(good.start, good.end, good.header, good.payload[:-1]),
+        wire.BlockMessage(good.start, good.end, good.header, flipped),
+        wire.BlockMessage(
+            good.start, good.end, bytes(good.header[:60]) + b"\xff" + bytes(good.header[61:]), good.payload
+        ),
+        wire.BlockMessage(Position(good.start.seqno, good.start.rba + 1), good.end, good.header, good.payload),
+        wire.BlockMessage(good.start, good.end, good.header, good.payload[:-1]),
         middle,
     ]
     collector = Collector(far, FAR, "./dirdat/rt")

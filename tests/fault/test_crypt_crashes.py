@@ -12,8 +12,8 @@ from tests.support.trail_script import IDENTITY, MAX_BYTES, TRAIL, ScriptWorld, 
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, load_wallet, save_wallet
 from trails.position import TrailName
 from trails.reader import last_header
-from trails.runtime import masterkeys
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
+from trails.runtime.secrets import masterkeys
 from trails.segment import open_segment
 from trails.testing import After, Crash, FaultFs
 from trails.writer import TrailWriter

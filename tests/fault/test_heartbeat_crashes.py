@@ -25,7 +25,7 @@ from trails.plan import Planner
 from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.record import Column, Op, Record, TableDef
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.testing import FakeClock, FaultFs
 
 pytestmark = pytest.mark.fault

@@ -11,9 +11,9 @@ from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.position import TrailName
 from trails.reader import BlockReader
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
 from trails.testing import After, Crash, FaultFs
 from trails.writer import TrailWriter
 
@@ -49,7 +49,7 @@ def calls_of_a_purge() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("how", After, ids=lambda how: how.name)
-def test_cw_17_a_crash_in_the_middle_of_a_purge_leaves_a_trail_without_a_hole(how):
+def test_a_crash_in_the_middle_of_a_purge_leaves_a_trail_without_a_hole(how):
     """CW-17: what is left is one run of numbers with all that is unread in it; the next purge finishes the work."""
     before, after = calls_of_a_purge()
     for crash_at in range(before + 1, after + 1):

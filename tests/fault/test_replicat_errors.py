@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from replicat.apply.recorded import units
 from replicat.params import ReplicatParams
 from tests.support.list_target import shape
 from tests.support.replicat_lives import DISCARDS, FailAt, Lives, calls_of
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError, OperatorError
 from trails.record import MISSING, Op
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note"), shape("s", "exc", "id v why")]
@@ -64,6 +65,23 @@ class Run(Lives):
     def __init__(self) -> None:
         super().__init__(script, PARAMS, SHAPES, WANTED, DISCARDED, unpaired)
 
+    def check(self, where: object = "") -> None:
+        super().check(where)
+        assert self.replayed_whole() == DISCARDED, where
+
+    def check_durable(self, where: object = "") -> None:
+        """What a kill leaves of a transaction is no whole one for REPLAY DISCARDS."""
+        super().check_durable(where)
+        found = self.replayed_whole()
+        assert found == [one for one in DISCARDED if one[0] in {csn for csn, _ in found}], where
+
+    def replayed_whole(self) -> list[tuple[int, int]]:
+        """(CSN, change) of what REPLAY DISCARDS takes for whole transactions."""
+        if not self.fs.exists(DISCARDS):
+            return []
+        whole = [unit for unit in units(self.fs.open(DISCARDS)) if unit.whole and not unit.lacks]
+        return sorted((int(one.csn), one.index) for unit in whole for one in unit.records)
+
 
 def test_a_clean_run_counts_what_is_given_up():
     """Each change in one counter."""
@@ -92,7 +110,7 @@ def test_away_at_every_call_of_the_target():
         assert len(DISCARDED) - 13 <= discards <= len(DISCARDED), number  # a commit may have landed unseen
 
 
-def test_cw28_a_full_disk_commits_nothing_of_a_condemned_transaction():
+def test_a_full_disk_commits_nothing_of_a_condemned_transaction():
     """CW-28: START goes on once there is space."""
     run = Run()
 

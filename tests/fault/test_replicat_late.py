@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replicat.apply.late import Late
 from replicat.params import ReplicatParams
-from replicat.refused.late import Late
 from tests.fault.test_replicat_discards import PARAMS, SHAPES
 from tests.fault.test_replicat_discards import params as discard_params
 from tests.support.list_target import ListTarget, shape
@@ -20,7 +20,7 @@ from tests.support.replicat_lives import FailAt, Lives, calls_of, killed_at
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError
 from trails.record import Column, Op
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 from trails.testing import After
 
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
@@ -123,7 +123,7 @@ def test_a_condemned_transaction_behind_one_that_waits():
 def test_beyond_the_bound_nothing_waits_and_no_order_is_lost(bound: dict[str, int], monkeypatch: pytest.MonkeyPatch):
     """A change that would have to wait for its row has what waits judged first; memory does not grow with the row."""
     for name, value in bound.items():
-        monkeypatch.setattr(f"replicat.refused.late.{name}", value)
+        monkeypatch.setattr(f"replicat.apply.late.{name}", value)
     most = []
     add = Late.add
     monkeypatch.setattr(Late, "add", lambda self, *args: (add(self, *args), most.append(len(self.parts))))

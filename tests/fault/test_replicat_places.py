@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from replicat.batch import Cutting
+from replicat.batches.batch import Cutting
+from replicat.model.again import PlaceLostError, ShapeChangedError
 from replicat.params import End, ReplicatParams
-from replicat.replicat import Replicat
+from replicat.run.replicat import Replicat
 from tests.support.batches import TRAIL, Shaped, csn_of
 from tests.support.list_target import ListTarget, Store, shape
 from tests.support.replicat_lives import REG, FailAt
 from tests.support.replicat_trail import InlineEngine
-from trails.errors import OperatorError
-from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
+from trails.errors import MismatchError, OperatorError
+from trails.runtime.home.registration import Registration
+from trails.runtime.language.params import parse_text
 from trails.testing import Crash, FakeClock
 
 SHAPES = [shape("s", "kv", "id v")]
@@ -101,6 +102,22 @@ def killed_everywhere(
         else:
             assert rows(store) == wanted
             assert number > 5
+            return
+
+
+@pytest.mark.parametrize("error", [PlaceLostError, ShapeChangedError])
+def test_what_begins_a_batch_again_never_ends_a_process(trail: Shaped, error: type[Exception]):
+    """At each call of the target: an error for people at START; from then on all rows come, once each."""
+    for number in itertools.count(1):
+        store, fail = Store(), FailAt(number, error("it is not what it was"))
+        if number < 4:  # connect, load the row, make it
+            with pytest.raises(OperatorError, match="START again"):
+                run(trail, store, params(), fail=fail)
+            continue
+        run(trail, store, params(), fail=fail)
+        assert rows(store) == changes(trail)
+        if fail.left > 0:
+            assert number > 8
             return
 
 
@@ -247,6 +264,25 @@ def test_killed_while_a_refused_transaction_is_looked_for(trail: Shaped):
     assert rows(store) == changes(trail)
 
 
+def test_a_csn_before_the_place_is_told(trail: Shaped):
+    """It leaves nothing out; where the trail's first files are purged, something may be missing."""
+    store, notes = Store(), []
+    run(trail, store, params(), REG)
+    run(trail, store, params(), replace(REG, start_no=3, start={"after_csn": csn_of(2)}), notes)
+    assert [note for note in notes if f"CSN {csn_of(2)} is older than {csn_of(10)}, the last one applied" in note]
+    assert rows(store) == changes(trail, lambda n: True)
+    trail.feed.writer.roll()
+    trail.whole(1)
+    trail.sync()
+    trail.fs.remove(TRAIL.path(0))
+    for order, told in (({"at_csn": csn_of(4)}, True), ({"after_csn": csn_of(10)}, False)):
+        notes, store = [], Store()
+        run(trail, store, params(), replace(REG, start_no=3, start=order), notes)
+        older = f"transactions up to CSN {csn_of(10)} stood before its first file"
+        assert any(older in note for note in notes) is told
+        assert rows(store) == changes(trail, lambda n: n > 10)
+
+
 def test_skiptransaction_at_the_end_of_the_trail(trail: Shaped):
     """Nothing waits, so nothing is skipped, and the order is spent: a transaction that comes later is applied."""
     store, notes = Store(), []
@@ -333,3 +369,42 @@ def test_batchsecs_gathers(trail: Shaped):
     assert batch is not None
     assert trail.read(batch) == trail.changes
     assert batcher.position == batch.end
+
+
+AGAIN = replace(REG, alter={"seqno": 0, "rba": 0}, alter_no=1, start={"filter_dup": 1}, start_no=2)
+
+
+@pytest.mark.parametrize("upto", [1, 2, 3, 4, 5, 7, 9, 10])
+def test_what_was_applied_is_left_out_of_a_trail_that_is_read_again(trail: Shaped, upto: int):
+    """GG: FILTERDUPTRANSACTIONS after an ALTER to the first file, killed at each call: nothing twice, nothing lost."""
+    store = Store()
+    run(trail, store, params(f"END CSN {csn_of(upto)}"))
+    assert rows(store) == changes(trail, lambda n: n <= upto)
+    if upto < 10:
+        killed_everywhere(trail, params(), AGAIN, store, changes(trail))
+    run(trail, store, params(), AGAIN)
+    assert rows(store) == changes(trail)
+
+
+def test_a_trail_without_the_last_transaction_applied_is_refused(trail: Shaped):
+    """What lies between it and the first that is there would be lost in silence: both are named, nothing is applied."""
+    store = Store()
+    run(trail, store, params(f"END CSN {csn_of(3)}"))
+    other = Shaped()
+    other.feed.number = 4
+    other.whole(1, 1)
+    other.sync()
+    made = process(other, store, params(), AGAIN, [])
+    with pytest.raises(MismatchError, match=f"CSN {csn_of(3)}, is not in the trail .* CSN {csn_of(5)} at 0/"):
+        made.step()
+    made.close()
+    assert rows(store) == changes(trail, lambda n: n <= 3)
+
+
+def test_filterdup_of_a_row_without_a_csn_is_refused(trail: Shaped):
+    """Nobody can tell what it has applied."""
+    store = Store()
+    run(trail, store, params(f"END CSN {csn_of(3)}"))
+    run(trail, store, params(f"END CSN {csn_of(3)}"), replace(REG, alter={"seqno": 1, "rba": 0}, alter_no=1))
+    with pytest.raises(OperatorError, match="names no transaction that it has applied"):
+        process(trail, store, params(), replace(AGAIN, alter_no=2, start_no=3), [])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from replicat.apply.discard import Discards
 from replicat.params import ReplicatParams
-from replicat.refused.discard import Discards
-from replicat.replicat import Replicat
+from replicat.run.replicat import Replicat
 from tests.fault.test_replicat_discards import SHAPES
 from tests.fault.test_replicat_discards import params as discard_params
 from tests.support.list_target import ListTarget, Store, shape
@@ -16,7 +16,7 @@ from tests.support.replicat_lives import DISCARDS, REG, TRAIL, Lives, apply_all,
 from tests.support.replicat_trail import InlineEngine, TrailFeed, table
 from trails.errors import OperatorError
 from trails.record import MISSING, Op
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 from trails.testing import FakeClock
 
 KV, BAG, NEW = table("s", "kv", "id v", "id"), table("s", "bag", "note n"), table("s", "new", "id v", "id")
@@ -51,20 +51,20 @@ def run(store: Store, *changes: Any, params: str = TEXT) -> list[str]:
         (
             (Op.INSERT, NEW, ["9", "x"]),
             (
-                r"s\.new: no target row can be made of the insert of row \(9\), position 0/\d+, CSN 0+2, change 1 of .*"
-                r": s\.new: .*s\.new.* does not exist"
+                r"s\.new: no target row can be made of the insert of row \(9\): "
+                r".*MAP s\.new: .*s\.new.* does not exist\..*; position 0/\d+, CSN 0+2, change 1"
             ),
         ),
         (
             (Op.UPDATE, BAG, ["x", "2"]),
             (
-                r"s\.bag: no target row can be made of the update of row \(no key\), .*change 1 of its transaction: .*"
-                r"came without the whole row as it was\. ADD TRANDATA .*\. Then START again"
+                r"s\.bag: no target row can be made of the update of row \(no key\): .*"
+                r"came without the whole row as it was; position .*change 1\. ADD TRANDATA .*\. Then START again"
             ),
         ),
         (
             (Op.INSERT, KV, ["9", MISSING]),
-            r"s\.kv: no target row can be made of the insert of row \(9\), .* new row with key \(9\) came without v",
+            r"s\.kv: no target row can be made of the insert of row \(9\): .*new row with key \(9\) came without v",
         ),
     ],
     ids=["no table", "no before image", "not whole"],

@@ -30,10 +30,12 @@ from pump.params import PumpParams
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import AwayError, DamageError, GateError, OperatorError, ParamError, ProtocolError, VersionError
-from trails.runtime import control, params, prmtext, registration, status
-from trails.runtime.control import ControlServer
-from trails.runtime.globals import GLOBALS_KEYWORDS
-from trails.runtime.home import Home
+from trails.runtime.home import registration, status
+from trails.runtime.home.home import Home
+from trails.runtime.language import params, prmtext
+from trails.runtime.language.globals import GLOBALS_KEYWORDS
+from trails.runtime.process import control
+from trails.runtime.process.control import ControlServer
 
 MANY, FEW = settings(max_examples=150), settings(max_examples=30)
 JSON = st.recursive(
@@ -294,10 +296,10 @@ def test_whoever_asks_a_control_socket_survives_any_answer(home: Home, data: byt
 @given(st.text(max_size=120))
 def test_any_line_at_the_prompt_is_a_command_or_an_error_line(home: Home, line: str) -> None:
     """ggsci goes on whatever was typed. (What would start an editor or a shell is left out.)"""
-    from ggsci.session import Session
+    from ggsci.commands.session import OperatorSession
 
     if line.strip().upper().startswith(("SH", "!", "EDIT", "ED", "FC", "SET")):
         return
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     session.out = session.err = io.StringIO()
     assert isinstance(session.run(line), bool)

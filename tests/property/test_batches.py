@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.batch import Cutting
-from replicat.borders import Border
+from replicat.batches.batch import Cutting
+from replicat.model.borders import Border
 from tests.support.batches import Shaped, csn_of, csns, lived
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trails.codec import decode_data, encode_data
 from trails.columns import TOKEN, ColumnName, ColumnRule, Token, project
 from trails.errors import OperatorError
-from trails.format import BlockHeader, Kind
+from trails.format import BlockHeader, BlockKind
 from trails.record import MISSING, Column, Op, TableDef
 
 NAMES = [*"abcdefg"]
@@ -104,7 +104,9 @@ def test_any_image_under_any_rule(rule: ColumnRule, table: TableDef, data: st.Da
     old = None if before is None else [*(before[names.index(name)] for name in left), *tail]
     assert (None if found[3] is None else list(found[3])) == old
     payload = encode_data([projection.definition.id], [found])
-    header = BlockHeader(Kind.DATA, flags=payload.flags, raw_len=payload.raw_len, payload_len=len(payload.data))
+    header = BlockHeader(
+        BlockKind.DATA, flags=payload.flags, raw_len=payload.raw_len, payload_len=len(payload.data), changes=1
+    )
     assert decode_data(header, payload.data)[1] == [[Op.UPDATE, 0, list(found[2]), old]]
 
 

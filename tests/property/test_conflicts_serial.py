@@ -12,18 +12,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.conflicts.deciding import Case, decide
+from replicat.apply.discard import Discards
+from replicat.model.plan import Conflict
+from replicat.model.target import Layout, TargetColumn, TargetTable
 from replicat.params import ReplicatParams
-from replicat.plan import Conflict
-from replicat.refused.discard import Discards
-from replicat.replicat import Replicat
-from replicat.target import Layout, TargetColumn, TargetTable
+from replicat.run.replicat import Replicat
+from replicat.work.conflicts.deciding import Case, decide
 from tests.support.list_target import ListTarget, Store
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.position import TrailName
 from trails.record import Column, Op, TableDef
-from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
+from trails.runtime.home.registration import Registration
+from trails.runtime.language.params import parse_text
 from trails.testing import FakeClock, FaultFs
 
 TRAIL = TrailName("/home/dirdat", "rt")

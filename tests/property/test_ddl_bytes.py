@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trails.codec import decode_data, encode_data
 from trails.ddl import CREATE, DROP, IDENTITIES, OPS, DdlChange, DdlColumn, TableShape
 from trails.errors import DamageError
-from trails.format import BlockHeader, Kind
+from trails.format import FLAG_DDL, BlockHeader, BlockKind
 from trails.record import Op
 
 TEXT = st.text(max_size=9)
@@ -45,7 +45,8 @@ def changes(draw: st.DrawFn) -> DdlChange:
 def stored(wire: Any) -> Any:
     """As it comes back from a block."""
     payload = encode_data([], [(int(Op.DDL), wire)])
-    header = BlockHeader(Kind.DATA, flags=payload.flags, raw_len=payload.raw_len, payload_len=len(payload.data))
+    flags = payload.flags | FLAG_DDL
+    header = BlockHeader(BlockKind.DATA, flags=flags, raw_len=payload.raw_len, payload_len=len(payload.data), changes=1)
     return decode_data(header, payload.data)[1][0][1]
 
 

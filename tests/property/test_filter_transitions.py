@@ -12,12 +12,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.expressions.evaluate import _mapper, _rows
-from replicat.mapping.programs import FAILS, PASSES, mark, programs_of
-from replicat.mapping.roles import Facts
-from replicat.net.builder import Builder
-from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
-from replicat.target import Layout, Row
+from replicat.model.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
+from replicat.model.programs import FAILS, PASSES, mark, programs_of
+from replicat.model.target import CheckpointRow, Layout
+from replicat.work.builder import Builder
+from replicat.work.evaluate import _mapper, _rows
+from replicat.work.roles import ChangeFacts
 from tests.support.list_target import ListTarget, Store, shape
 from trails.position import Position
 from trails.record import MISSING, Op
@@ -133,7 +133,7 @@ def test_the_target_is_the_filtered_source_behind_each_batch(full: bool, steps: 
 
 
 def _apply(target: ListTarget, records: list[Any]) -> None:
-    facts, rows = Facts(), list[Any]()
+    facts, rows = ChangeFacts(), list[Any]()
     mapper = _mapper(PLAN, PROGRAMS)
     assert mapper is not None
     for record in records:
@@ -147,7 +147,7 @@ def _apply(target: ListTarget, records: list[Any]) -> None:
     builder.add([b"t"], records)
     part = builder.finish()
     assert list(given_results) == []
-    old = target.store.row or Row(Position(0, 0))
+    old = target.store.row or CheckpointRow(Position(0, 0))
     target.store.row = old
     target.begin(old, old)
     target.apply(part.steps)

@@ -7,18 +7,18 @@ import re
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replicat.mapping.options import MAP_OPTIONS, NOT_OURS
-from replicat.mapping.params import CONFLICTS, MapRule
+from replicat.maps.options import MAP_OPTIONS
+from replicat.model.mapparams import CONFLICTS, MapRule
 from replicat.params import KEYWORDS, ReplicatParams
-from trails.runtime.params import ParamErrors, parse_text
+from trails.runtime.language.params import ParamErrors, parse_text
 
 HEAD = "REPLICAT r\nTARGETDB postgresql://u@h/d\n"
 WORDS = st.sampled_from(
     [
-        *MAP_OPTIONS, *NOT_OURS[:2], *CONFLICTS, "USEDEFAULTS", "ON", "UPDATE", "DELETE", "ALL", "KEYINCLUDING",
-        "DEFAULT", "USEMAX", "USEDELTA", "DISCARD", "TARGET", "s.*", "p.t", "a", "b", "@IF", "@STRCAT", "@NONE", "=",
-        "||", "->", "'", '"', "`", "(", ")", ",", ";", "--", "&", "\n", "'x'", '"X y"', "5", "\\", "\x00", "é",
-        "CASE WHEN a THEN 1 END",
+        *MAP_OPTIONS, "SQLEXEC", "EVENTACTIONS", *CONFLICTS, "USEDEFAULTS", "ON", "UPDATE", "DELETE", "ALL",
+        "KEYINCLUDING", "DEFAULT", "USEMAX", "USEDELTA", "DISCARD", "TARGET", "s.*", "p.t", "a", "b", "@IF", "@STRCAT",
+        "@NONE", "=", "||", "->", "'", '"', "`", "(", ")", ",", ";", "--", "&", "\n", "'x'", '"X y"', "5", "\\", "\x00",
+        "é", "CASE WHEN a THEN 1 END",
     ]
 )  # fmt: skip
 TEXTS = st.one_of(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extract.sources.pgoutput import Decoder, PgoutputError, Shape, lsn_text, parse_lsn
+from extract.sources.postgres.pgoutput import Decoder, PgoutputError, Shape, lsn_text, parse_lsn
 from tests.support import pgwire
 from tests.support.pgwire import ListSink, shape_of
 from trails.errors import OperatorError

@@ -12,9 +12,9 @@ from trails import checkpoint as ckp
 from trails import format as fmt
 from trails.codec import EXT_BYTES, binary, decode_data, decode_defs, encode_data, encode_defs
 from trails.errors import DamageError, VersionError
-from trails.format import BlockHeader, Indicator, Kind
+from trails.format import BlockHeader, BlockKind, Indicator
 from trails.position import Position
-from trails.record import Column, TableDef
+from trails.record import Column, Op, TableDef
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -27,16 +27,22 @@ DEFS = st.builds(
 
 
 def _possible(header: BlockHeader) -> BlockHeader:
-    """PLACE, RESTART and END have no payload, or an empty one that is sealed."""
-    if header.kind not in fmt.EMPTY_KINDS:
-        return header
-    return replace(header, payload_len=fmt.SEAL_SIZE if header.is_encrypted else 0, raw_len=0)
+    """PLACE, RESTART and END have no payload, or an empty one that is sealed; a state stands where one may."""
+    seal = fmt.SEAL_SIZE if header.is_encrypted else 0
+    if header.has_state and header.kind is BlockKind.PLACE:
+        state = header.payload_len % (fmt.MAX_STATE + 1)
+        return replace(header, indicator=Indicator.NONE, payload_len=seal + state + fmt.STATE_LENGTH, raw_len=0)
+    if header.has_state and header.kind is BlockKind.DATA:
+        least = max(header.payload_len, seal + fmt.STATE_LENGTH)
+        return replace(header, indicator=[Indicator.WHOLE, Indicator.END][header.indicator % 2], payload_len=least)
+    header = replace(header, flags=header.flags & ~fmt.FLAG_STATE)
+    return header if header.kind not in fmt.EMPTY_KINDS else replace(header, payload_len=seal, raw_len=0)
 
 
 HEADERS = st.builds(
-    BlockHeader, st.sampled_from(Kind), st.sampled_from(Indicator), st.integers(0, fmt.FLAGS),
+    BlockHeader, st.sampled_from(BlockKind), st.sampled_from(Indicator), st.integers(0, fmt.FLAGS),
     st.integers(0, fmt.MAX_PAYLOAD), st.integers(0, fmt.MAX_PAYLOAD), U32, U32, st.builds(Position, U64, U64),
-    st.integers(-(2**63), 2**63 - 1), st.text(string.digits + "/:ABCDEF", max_size=40), U32,
+    st.integers(fmt.TIMES.start, fmt.TIMES.stop - 1), st.text(string.digits + "/:ABCDEF", max_size=40), U32,
 ).map(_possible)  # fmt: skip
 
 
@@ -45,19 +51,26 @@ def as_encoded(value: object) -> object:
     return binary(value) if isinstance(value, bytes) else value
 
 
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3), IMAGES), max_size=30))
+@given(st.lists(st.tuples(st.sampled_from([Op.INSERT, Op.DELETE]), st.integers(0, 3), IMAGES), max_size=30))
 def test_records_round_trip(records: list[tuple[int, int, list[object]]]) -> None:
     """What goes in comes out, each value of its own kind."""
-    payload = encode_data([b"i" * 16], [(op, t, [as_encoded(v) for v in image]) for op, t, image in records])
-    header = BlockHeader(Kind.DATA, flags=payload.flags, raw_len=payload.raw_len, payload_len=len(payload.data))
-    assert decode_data(header, payload.data) == ([b"i" * 16], [list(record) for record in records])
+    ids = [bytes([number]) * 16 for number in range(4)]
+    payload = encode_data(ids, [(op, t, [as_encoded(v) for v in image]) for op, t, image in records])
+    header = BlockHeader(
+        BlockKind.DATA,
+        flags=payload.flags,
+        raw_len=payload.raw_len,
+        payload_len=len(payload.data),
+        changes=len(records),
+    )
+    assert decode_data(header, payload.data) == (ids, [list(record) for record in records])
 
 
 @given(st.lists(DEFS, max_size=4))
 def test_definitions_round_trip(defs: list[TableDef]) -> None:
     """Definitions come back equal, with the same id."""
     payload = encode_defs(defs)
-    header = BlockHeader(Kind.METADATA, flags=payload.flags, raw_len=payload.raw_len)
+    header = BlockHeader(BlockKind.METADATA, flags=payload.flags, raw_len=payload.raw_len)
     assert decode_defs(header, payload.data) == defs
 
 
@@ -68,12 +81,12 @@ def test_block_headers_round_trip(header: BlockHeader, seed: int, rba: int) -> N
 
 
 @settings(max_examples=150)
-@given(st.binary(max_size=200), st.integers(0, 1), st.integers(0, 1 << 16))
+@given(st.binary(max_size=200), st.sampled_from([0, 1, 16, 17]), st.integers(0, 1 << 16))
 def test_any_payload_gives_records_or_damage(data: bytes, flags: int, raw_len: int) -> None:
     """A payload of any bytes decodes or is damage; memory stays within the stated length."""
     for decode in (decode_data, decode_defs):
         try:
-            decode(BlockHeader(Kind.DATA, flags=flags, raw_len=raw_len, payload_len=len(data)), data)
+            decode(BlockHeader(BlockKind.DATA, flags=flags, raw_len=raw_len, payload_len=len(data)), data)
         except DamageError:
             pass
 

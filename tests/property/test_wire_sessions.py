@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from trails import wire
 from trails.errors import ProtocolError, VersionError
+from trails.link import wire
+from trails.link.wire import FRAME, Side, Type, WireSession, WireState
 from trails.position import Position
-from trails.wire import FRAME, Session, Side, State, Type
 
 HELLO = wire.Hello("h" * 32, "PMP1", "here", "./dirdat/rt", b"\1" * 16, {}, 0, None, 100, 10_000)
 WELCOME = wire.Welcome(Position(0, 0), b"\2" * 16, False, 0, Position(0, 4096))
@@ -21,7 +21,7 @@ greetings = st.builds(
     st.binary(max_size=100),
 )
 streams = st.lists(st.one_of(st.binary(max_size=40), frames, greetings), max_size=6).map(b"".join)
-reachable = st.sampled_from([(side, state) for side in Side for state in State if state is not State.DEAD])
+reachable = st.sampled_from([(side, state) for side in Side for state in WireState if state is not WireState.DEAD])
 
 
 @settings(max_examples=200)
@@ -33,7 +33,7 @@ def test_any_bytes_give_events_or_a_protocol_error(place, data, cuts):
 
 
 def _drive(place, data, cuts):
-    end = Session(place[0])
+    end = WireSession(place[0])
     end.state = place[1]
     found = []
     try:
@@ -42,7 +42,7 @@ def _drive(place, data, cuts):
                 found.append(event)  # noqa: PERF402  -- events before an error count
             data = data[cut:]
     except (ProtocolError, VersionError) as error:
-        assert end.state is State.DEAD
+        assert end.state is WireState.DEAD
         found.append(str(error))
     return found
 
@@ -55,11 +55,11 @@ class Pair(RuleBasedStateMachine):
 
     @initialize(trail=st.integers(0, 5))
     def begin(self, trail):
-        self.ends = {side: Session(side) for side in Side}
+        self.ends = {side: WireSession(side) for side in Side}
         self.pipes = {side: bytearray() for side in Side}  # by sender
         self.cut = False
-        self.sent: list[wire.Block] = []
-        self.came: list[wire.Block] = []
+        self.sent: list[wire.BlockMessage] = []
+        self.came: list[wire.BlockMessage] = []
         self.synced = 0
         self.acked = Position(0, 0)
         self.place = Position(0, 0)
@@ -85,7 +85,7 @@ class Pair(RuleBasedStateMachine):
         match event:
             case wire.Hello():
                 self._send(side, WELCOME)
-            case wire.Block():
+            case wire.BlockMessage():
                 self.came.append(event)
             case wire.Ack():
                 self.acked = event.origin
@@ -100,7 +100,7 @@ class Pair(RuleBasedStateMachine):
     def block(self, step, size):
         start = Position(self.place.seqno, self.place.rba + step)
         end = Position(start.seqno, start.rba + 96 + size)
-        block = wire.Block(start, end, bytes(96), bytes([size % 256]) * size)
+        block = wire.BlockMessage(start, end, bytes(96), bytes([size % 256]) * size)
         self._send(Side.PUMP, block)
         self.place = end
         self.sent.append(block)
@@ -123,7 +123,7 @@ class Pair(RuleBasedStateMachine):
 
     @rule()
     def refuse(self):
-        if self._may(Side.COLLECTOR, Type.REFUSE) and self.ends[Side.COLLECTOR].state is State.STREAMING:
+        if self._may(Side.COLLECTOR, Type.REFUSE) and self.ends[Side.COLLECTOR].state is WireState.STREAMING:
             self._send(Side.COLLECTOR, wire.Refuse(False, "disk full"))
 
     @rule()
@@ -136,7 +136,7 @@ class Pair(RuleBasedStateMachine):
     def nothing_is_doubled_lost_or_out_of_order(self):
         assert self.came == self.sent[: len(self.came)]
         assert self.acked <= (self.came[self.synced - 1].end if self.synced else Position(0, 0))
-        assert State.DEAD not in {end.state for end in self.ends.values()}
+        assert WireState.DEAD not in {end.state for end in self.ends.values()}
 
 
 TestPair = Pair.TestCase

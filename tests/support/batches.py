@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from replicat.batch import Batch, Batcher, Cutting, looker, tasks_of
-from replicat.borders import Border
-from replicat.decode import Task, blocks
+from replicat.batches.batch import Batch, Batcher, Cutting, looker, tasks_of
+from replicat.model.borders import Border
+from replicat.work.decode import Task, blocks
 from tests.support.beating import beat, write_beat
-from tests.support.replicat_trail import TrailFeed, table
+from tests.support.replicat_trail import IDENTITY, TrailFeed, table
 from trails.format import Indicator
 from trails.fs import Fs
+from trails.hole import Hole
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader
 from trails.record import Op
+from trails.recovery import Mark
 from trails.testing import FaultFs
+from trails.writer import TrailWriter
 
 TRAIL = TrailName("/home/dirdat", "rt")
 KV = table("s", "kv", "id v")  # no key: what is applied twice stands there twice
@@ -76,6 +79,18 @@ class Shaped:
     def place(self) -> None:
         """A block without changes."""
         self.feed.writer.append_place(Position(0, self.feed.number))
+
+    def hole(self) -> Hole:
+        """The writer was altered to go on further ahead: what the next number would have been is missing."""
+        feed, last = self.feed, self.feed.writer.last
+        feed.writer.close()
+        made = Hole("ALTER EXTRACT EXT1", str(feed.number), str(feed.number + 1))
+        feed.number += 1
+        feed.writer = TrailWriter.open(
+            self.fs, TRAIL, IDENTITY, alter=last.alter + 1, start=Mark(last.csn, Position(0, feed.number)),
+            restart_open=True, hole=lambda _found: made,
+        )  # fmt: skip
+        return made
 
     def sync(self) -> None:
         """All of it may be read."""
@@ -163,7 +178,7 @@ def trail_id(fs: Fs) -> bytes:
 def changes_of(fs: Fs, batch: Batch, identity: bytes) -> Iterator[Change]:
     """See Shaped.read."""
     for job in batch.jobs:
-        for task in tasks_of(job, TRAIL, identity, {}, ""):
+        for task in tasks_of(job, TRAIL, identity, {}, {KV.id: len(KV.columns)}, ""):
             records = [record for _, _, some in blocks(task, fs) for record in some]
             found = [(record[2][0], int(record[2][1])) for record in records if record[0] == Op.INSERT]
             _check_head(fs, task, records, found)

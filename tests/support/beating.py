@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from replicat.heartbeat import End, ReplicatHeartbeats
-from replicat.heartbeattables import add
+from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
+from replicat.run.heartbeattables import add
 from tests.support.replicat_bench import Bench
-from trails.format import Indicator
+from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, Stamp, block_records
 from trails.position import Position
 from trails.record import Op
 from trails.runtime.clock import Clock, RealClock
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.writer import TrailWriter
 
 SECOND = 1_000_000
@@ -32,7 +32,7 @@ def piped(made: Beat, *, ahead: int | None = 0, after: int = SECOND // 10) -> Be
 def write_beat(writer: TrailWriter, made: Beat, number: int) -> None:
     """A heartbeat's transaction: its number is its CSN and place."""
     csn = f"{number:016d}"
-    records = block_records(made, (Op.BEGIN, csn, f"x{number}", made.us))
+    records = block_records(made, (Op.BEGIN, csn, f"x{number}", bounded(made.us)))
     writer.append_data(
         Indicator.WHOLE, [], records, changes=0, transactions=1, origin=Position(0, number), csn=csn, time_us=made.us,
         heartbeat=True,
@@ -54,7 +54,7 @@ class BeatBench(Bench):
     def options(self, target: Any) -> dict[str, Any]:
         """See Bench."""
         self.heartbeats = ReplicatHeartbeats(
-            self.names, End("REP1", 77, "copy"), target, self.clock, 2, self.warned.append
+            self.names, HeartbeatEnd("REP1", 77, "copy"), target, self.clock, 2, self.warned.append
         )
         return {"heartbeats": self.heartbeats, "clock": self.clock}
 

@@ -16,9 +16,10 @@ from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams
-from extract.sources.pgheart import PostgresSeed
-from extract.sources.pgoutput import parse_lsn
-from extract.sources.postgres import PostgresSettings, PostgresSource
+from extract.source import SourceSettings
+from extract.sources.postgres.heartbeat import PostgresSeed
+from extract.sources.postgres.pgoutput import parse_lsn
+from extract.sources.postgres.source import PostgresSource
 from tests.support.trail_script import payload_of
 from trails.codec import decode_data
 from trails.ddl import DdlChange
@@ -28,10 +29,11 @@ from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.record import Op, TableDef
 from trails.runtime.clock import RealClock
-from trails.runtime.ddlparams import ddl_rules
-from trails.runtime.heartbeattable import HeartbeatTable
-from trails.runtime.params import parse_text
-from trails.runtime.tableparams import Projector, TableRules, environment
+from trails.runtime.home.registration import Registered
+from trails.runtime.language.ddlparams import ddl_rules
+from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.language.params import parse_text
+from trails.runtime.language.tableparams import Projector, TableRules, environment
 
 
 def ask(verb: str, **request: Any) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class Capture:
     patterns: tuple[str, ...] = ("public.*",)
     tables: str = ""
     ddl: str | None = None
-    slot: dict[str, str] = field(default_factory=dict)
+    registered: Registered | None = None
     said: list[str] = field(default_factory=list)
     reconnect_seconds: float = 120.0
     heartbeat: HeartbeatTable | None = None
@@ -85,28 +87,39 @@ class Capture:
         """ADD TRANDATA and REGISTER EXTRACT."""
         if trandata:
             ask("add_trandata", url=self.url, pattern="*.*")
-        self.slot = ask("register", url=self.url, group="EXT1", home_id="0" * 32)
+        self.note(ask("register", url=self.url, group="EXT1", home_id="0" * 32))
+
+    def note(self, reply: dict[str, Any]) -> None:
+        """Take what the request `register` answered as the group's registration."""
+        self.registered = Registered.of({key: value for key, value in reply.items() if key != "ok"})
+
+    @property
+    def trail(self) -> TrailName:
+        """What its Extract writes."""
+        return self.settings.trail
+
+    @property
+    def made(self) -> dict[str, str]:
+        """The names of slot and publication."""
+        assert self.registered is not None
+        return self.registered.made
+
+    def told(self) -> SourceSettings:
+        """What the source is told."""
+        return SourceSettings(
+            "EXT1",
+            self.url,
+            self.registered,
+            self.rules(),
+            self.projector(),
+            None if self.ddl is None else ddl_rules(parse_text(f"DDL {self.ddl}", "e.prm")[0]),
+            self.reconnect_seconds,
+            self.heartbeat or HeartbeatTable(),
+        )
 
     def source(self) -> PostgresSource:
         """A new connection to it."""
-        expected = {"system": self.slot["systemid"], "database": self.slot["dbname"]}
-        return PostgresSource(
-            PostgresSettings(
-                self.url,
-                "EXT1",
-                self.slot["slot"],
-                self.slot["publication"],
-                self.slot["lsn"],
-                expected,
-                self.reconnect_seconds,
-                None if self.ddl is None else ddl_rules(parse_text(f"DDL {self.ddl}", "e.prm")[0]),
-                heartbeat=self.heartbeat,
-            ),
-            self.rules().wants,
-            self.said.append,
-            self.projector(),
-            self.rules().befores,
-        )
+        return PostgresSource(self.told(), self.said.append)
 
     def rules(self) -> TableRules:
         """What is captured, and how."""
@@ -128,9 +141,7 @@ class Capture:
         if self.heartbeat is None:
             return None
         table, owner = self.heartbeat, Owner("0" * 32, "EXT1")
-        heart = Heart(
-            lambda: PostgresSeed(self.url, table, owner, self.slot["publication"]), RealClock(), 2, self.said.append
-        )
+        heart = Heart(lambda: PostgresSeed(self.told(), owner), RealClock(), 2, self.said.append)
         return Heartbeats(table, owner, RealClock(), heart)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""ListTarget with shapes that change: it obeys the statements of replicat/ddl/sql.py, in a transaction or without.
+"""ListTarget with shapes that change: it obeys the statements of replicat/ddl/dialect.py, in a transaction or without.
 
 `kind` "postgresql" keeps shapes and rows of an open transaction apart until its commit; "mysql" changes them at once,
 and has no transaction open then.
@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from replicat.target import RefusedError, TargetColumn, TargetTable
+from replicat.model.target import RefusedError, TargetColumn, TargetTable
+from replicat.targets.kinds import kind_of
 from tests.support.list_target import ListTarget, Store, shape
 from tests.support.replicat_trail import TrailFeed
 from trails.ddl import DdlChange, DdlColumn, TableShape
@@ -34,8 +35,7 @@ class DdlTarget(ListTarget):
 
     def __init__(self, store: ShapedStore, kind: str = "postgresql") -> None:
         super().__init__(store, [])
-        self.kind = kind
-        self.transactional_ddl = kind == "postgresql"
+        self.kind = kind_of(kind)
         self.refuses = ""  # statements that hold this text
         self._own = store
         self.shapes = store.shapes
@@ -56,7 +56,7 @@ class DdlTarget(ListTarget):
         self.faults("committed")
 
     def ddl(self, statements: tuple[str, ...]) -> None:
-        if not self.transactional_ddl:
+        if not self.kind.can.ddl_in_transaction:
             assert self._tables is None, "a transaction is open"
             self._tables, self.shapes = self.store.tables, self._own.shapes
         before = copy.deepcopy((self._tables, self.shapes))
@@ -67,11 +67,11 @@ class DdlTarget(ListTarget):
                     raise RefusedError("s.kv", f"{statement}: refused", "55P03", "1205")
                 self._obey(statement.replace("`", '"'))
         except RefusedError:
-            if self.transactional_ddl:
+            if self.kind.can.ddl_in_transaction:
                 self._tables, self.shapes = before
             raise
         finally:
-            if not self.transactional_ddl:
+            if not self.kind.can.ddl_in_transaction:
                 self._tables = None
 
     def _obey(self, statement: str) -> None:

@@ -11,7 +11,8 @@ from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader
 from trails.record import Column, Op, TableDef
-from trails.writer import Mark, TrailWriter
+from trails.recovery import Mark
+from trails.writer import TrailWriter
 
 ID = DdlColumn(1, "id", "integer", "integer", not_null=True)
 NAME = DdlColumn(2, "naïve", "text", "character varying(9)", default="'x'::character varying", missing="x")

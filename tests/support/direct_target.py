@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from demo.mariadb import MariaServer
-from replicat.net.copytext import render
-from replicat.target import Blob, Layout, Row, Rows, Work
-from replicat.targets import TargetSettings, admin_for, open_target
-from replicat.targets.sqlite_link import path_of
+import psycopg
+
+from demo.mysqld import Mysqld
+from replicat.model.forms import ROWS
+from replicat.model.target import Blob, CheckpointRow, Layout, Rows, Work
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import admin_for, open_target
+from replicat.targets.postgres.sql import SESSION
+from replicat.targets.sqlite.link import path_of
 from trails.position import Position
 from trails.record import Image
 
@@ -19,8 +23,8 @@ GROUP, KEY = "REP1", 77
 
 
 def blob(*rows: Image) -> Blob:
-    """Rows as COPY text."""
-    data, count, partial = render(rows)
+    """Rows as a converting target is handed them."""
+    data, count, partial = ROWS.render(rows, None)
     assert not partial
     return Blob(data, count)
 
@@ -32,10 +36,11 @@ class Direct:
     kind: str
     url: str
     schema: str
-    server: MariaServer | None = None
+    server: Mysqld | None = None
     target: Any = None
-    row: Row = field(default_factory=lambda: Row(Position(0, 0)))
+    row: CheckpointRow = field(default_factory=lambda: CheckpointRow(Position(0, 0)))
     step: int = 0
+    _beside: Any = None
 
     @property
     def checkpoint_table(self) -> tuple[str, str]:
@@ -59,20 +64,27 @@ class Direct:
         return self.target
 
     def close(self) -> None:
-        if self.target is not None:
-            self.target.close()
+        for link in (self.target, self._beside):
+            if link is not None:
+                link.close()
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Run one statement beside the target; values as the driver gives them (MariaDB: text)."""
         if self.server is not None:
             return self.server.sql(statement, self.schema)
+        if self.kind == "postgresql":
+            if self._beside is None:
+                self._beside = psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
+                self._beside.execute(f"{SESSION}; SET search_path = {self.schema}".encode())
+            cursor = self._beside.execute(statement.encode())
+            return list(cursor.fetchall()) if cursor.description else []
         conn = sqlite3.connect(path_of(self.url), isolation_level=None)
         try:
             return conn.execute(statement).fetchall()
         finally:
             conn.close()
 
-    def begin(self) -> Row:
+    def begin(self) -> CheckpointRow:
         """Open a transaction that moves the row one further."""
         self.step += 1
         new = replace(self.row, position=Position(0, self.step * 100), csn=str(self.step))
@@ -89,7 +101,8 @@ class Direct:
     def rows(self, layout: Layout, **what: Any) -> Work:
         """A Work of one table: rows and keys as lists of images."""
         made = {
-            name: value if name in ("fills", "patches", "collisions") else blob(*value) for name, value in what.items()
+            name: value if name in ("fills", "patches", "collisions") else layout.blob(value)[0]
+            for name, value in what.items()
         }
         return Work((Rows(layout, **made),))
 
@@ -97,16 +110,8 @@ class Direct:
         """A layout from the target's own shape; `logical`: types by column, text where none is given."""
         shape = self.target.table(self.schema, table)
         assert shape is not None
-        kinds = {column.name: column for column in shape.columns}
-        names, keys = tuple(columns.split()), tuple(key.split())
-        given = tuple(logical.split()) or ("text",) * len(names)
-        extras = [c for c in shape.columns if c.name not in names and not c.generated]
-        return Layout(
-            shape.schema, shape.name, names, tuple(kinds[name].type for name in names), keys,
-            arbiter=frozenset(keys) in shape.unique, logical=given, extras=tuple(c.name for c in extras),
-            extra_types=tuple(c.type for c in extras), key_equal=tuple(kinds[name].equal for name in keys),
-            soft_key=any(kinds[name].soft for name in keys), **more,
-        )  # fmt: skip
+        names = columns.split()
+        return shape.layout(names, key.split(), logical.split() or ["text"] * len(names), **more)
 
 
 def images(rows: Sequence[str]) -> list[list[str | None]]:

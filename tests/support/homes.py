@@ -9,16 +9,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ggsci.session import Session
-from trails.runtime import registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
-from trails.runtime.status import manager_status, status_of
+from ggsci.commands.session import OperatorSession
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.home.status import manager_status, status_of
+from trails.runtime.process.control import ControlServer
 
 
 def make_home(root: Path) -> Home:
@@ -27,21 +29,21 @@ def make_home(root: Path) -> Home:
     return Home.at(str(root))
 
 
-def run(home: Home, line: str, session: Session | None = None) -> tuple[bool, str]:
+def run(home: Home, line: str, session: OperatorSession | None = None) -> tuple[bool, str]:
     """(succeeded, text) of one command in a session of its own, or in `session`."""
-    session = session or Session(home.root)
+    session = session or OperatorSession(home.root)
     session.out = session.err = out = io.StringIO()
     return session.run(line), out.getvalue()
 
 
-def good(home: Home, line: str, session: Session | None = None) -> str:
+def good(home: Home, line: str, session: OperatorSession | None = None) -> str:
     """The text of a command that must succeed."""
     succeeded, text = run(home, line, session)
     assert succeeded, text
     return text
 
 
-def bad(home: Home, line: str, session: Session | None = None) -> str:
+def bad(home: Home, line: str, session: OperatorSession | None = None) -> str:
     """The text of a command that must fail."""
     succeeded, text = run(home, line, session)
     assert not succeeded, text
@@ -51,6 +53,26 @@ def bad(home: Home, line: str, session: Session | None = None) -> str:
 def as_json(home: Home, line: str) -> Any:
     """What a command prints with --json."""
     return json.loads(good(home, f"{line} --json"))
+
+
+@contextlib.contextmanager
+def answering(home: Home, name: str, answer: Callable[..., dict[str, Any]]) -> Iterator[None]:
+    """A group's control socket, or the Manager's: it answers (verb, arguments) so, until the block ends."""
+    server, end = ControlServer(home, name, answer), threading.Event()
+
+    def serve() -> None:
+        while not end.is_set():
+            server.handle([fd for fd, _ in server.interest()], time.monotonic())
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+        server.close(0)
 
 
 def ggsci(home: Home, *words: str, stdin: str = "", code: int | None = 0) -> str:

@@ -29,9 +29,10 @@ from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader
 from trails.record import Column, Op, TableDef
-from trails.runtime import control, registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration, TrailReg
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration, TrailReg
+from trails.runtime.process import control
 from trails.writer import TrailWriter, WriterIdentity
 
 ORDERS = TableDef("sales", "orders", (Column("id", "integer", "bigint", key=True), Column("note", "text", "text")))

@@ -9,24 +9,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from replicat.target import (
+from replicat.model.again import PlaceLostError
+from replicat.model.forms import ROWS
+from replicat.model.target import (
     NO_ROW,
     ROW_EXISTS,
     Bag,
+    Blob,
+    CheckpointRow,
     Compare,
     Fill,
     Layout,
     Patch,
-    PlaceLostError,
     RefusedError,
-    Row,
     Rows,
     Step,
+    Tally,
     TargetColumn,
     TargetTable,
     Truncate,
     Work,
 )
+from replicat.targets.kinds import kind_of
 from trails.record import MISSING, Image, Value
 
 
@@ -38,9 +42,9 @@ class Store:
     """
 
     tables: dict[tuple[str, str], Any] = field(default_factory=dict)
-    row: Row | None = None
+    row: CheckpointRow | None = None
     flushed: Any = None
-    others: dict[tuple[str, int], Row] = field(default_factory=dict)
+    others: dict[tuple[str, int], CheckpointRow] = field(default_factory=dict)
 
     def crash(self) -> None:
         """Lose what was committed but not flushed."""
@@ -53,27 +57,21 @@ def copied(tables: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     return {name: table.copy() for name, table in tables.items()}
 
 
-def parse(data: bytes) -> list[tuple[str | None, ...]]:
-    """COPY text back to rows."""
-    if not data:
-        return []
-    return [tuple(_field(text) for text in row.split("\t")) for row in data.decode("utf-8")[:-1].split("\n")]
+def parse(data: bytes) -> list[tuple[Value, ...]]:
+    """What a worker made of rows, back to rows."""
+    return [tuple(row) for row in ROWS.rows(data)]
 
 
-def _field(text: str) -> str | None:
-    if text == "\\N":
-        return None
-    parts = text.split("\\\\")
-    return "\\".join(p.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for p in parts)
+def held(layout: Layout, blob: Blob) -> list[tuple[Value, ...]]:
+    """A blob's rows."""
+    return [tuple(row) for row in layout.form.rows(blob.read())]
 
 
 class ListTarget:
-    """See replicat.target.Target. `shapes`: the tables that exist; `unique`: (table, column) with unique values."""
+    """See Target. `shapes`: the tables that exist; `unique`: (table, column) with unique values."""
 
-    kind = "list"
+    kind = kind_of("sqlite")  # for what it can do, and because it has no clock of its own either
     row_table = ""
-    transactional_ddl = True
-    taken = 0
 
     def __init__(self, store: Store, shapes: list[TargetTable], unique: tuple[tuple[str, str], ...] = ()) -> None:
         self.store = store
@@ -81,12 +79,14 @@ class ListTarget:
         self.unique = unique
         self.log: list[str] = []
         self.faults: Callable[[str], None] = lambda call: None
-        self.collided: dict[tuple[str, str], tuple[int, int, int]] = {}
+        self.tally = Tally()
+        self.checks: Callable[[str, Any], str] = lambda table, row: ""
+        """What a row by itself may violate: the complaint, or nothing."""
         self.whole: Callable[[Any], str] = lambda tables: ""
         """What only a whole transaction may violate: the complaint, or nothing."""
         self._who: tuple[str, int] | None = None
         self._tables: dict[tuple[str, str], Any] | None = None
-        self._new: Row | None = None
+        self._new: CheckpointRow | None = None
 
     def _call(self, name: str) -> None:
         self.log.append(name)
@@ -96,16 +96,16 @@ class ListTarget:
         self._call("connect")
         self._tables = None
 
-    def load_row(self) -> Row | None:
+    def load_row(self) -> CheckpointRow | None:
         self._call("load_row")
         return self.store.row if self._who is None else self.store.others.get(self._who)
 
-    def add_row(self, row: Row) -> None:
+    def add_row(self, row: CheckpointRow) -> None:
         self._call("add_row")
         self._set_row(row)
         self._flushed()
 
-    def _set_row(self, row: Row | None) -> None:
+    def _set_row(self, row: CheckpointRow | None) -> None:
         if self._who is None:
             self.store.row = row
         elif row is not None:
@@ -120,35 +120,36 @@ class ListTarget:
     def speak_for(self, group: str, group_key: int) -> None:
         self._who = (group, group_key) if " " in group else None
 
-    def converted(self) -> dict[tuple[str, str], int]:
-        return {}
-
     def check_layout(self, layout: Any) -> None:
         return
 
-    def begin(self, old: Row, new: Row) -> None:
+    def begin(self, old: CheckpointRow, new: CheckpointRow) -> None:
         self._call("begin")
         self._check(old)
         self._tables, self._new = copied(self.store.tables), new
-        self.collided = {}
+        self.tally.collisions = {}
 
     def apply(
-        self, steps: tuple[Step, ...], *, rewrite: bool = False, single: bool = False, border: bool = False
+        self,
+        steps: tuple[Step, ...],
+        *,
+        first: bool = False,
+        rewrite: bool = False,
+        single: bool = False,
+        border: bool = False,
     ) -> None:
         self._call("rewrite" if rewrite else "apply")
         before = self.mark()
         try:
             for step in steps:
                 self._truncate(step) if isinstance(step, Truncate) else self._work(step, rewrite)
+                if isinstance(step, Work) and step.border:
+                    self._check_whole()
             if border:
                 self._check_whole()
         except RefusedError:
             self.undo(before)
             raise
-
-    def collisions(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        found, self.collided = self.collided, {}
-        return found
 
     def check_commit(self) -> None:
         self._call("check_commit")
@@ -160,11 +161,11 @@ class ListTarget:
 
     def mark(self) -> object:
         assert self._tables is not None
-        return copied(self._tables), dict(self.collided)
+        return copied(self._tables), dict(self.tally.collisions)
 
     def undo(self, token: object) -> None:
         tables, collided = token  # type: ignore[misc]
-        self._tables, self.collided = copied(tables), dict(collided)
+        self._tables, self.tally.collisions = copied(tables), dict(collided)
 
     def current(self, layout: Layout, key: tuple[Value, ...]) -> Image | None:
         assert self._tables is not None
@@ -184,6 +185,21 @@ class ListTarget:
         assert self._tables is not None
         return self._tables.get((layout.schema, layout.name), {}).pop(key, None) is not None
 
+    def cautions(self) -> list[str]:
+        """None."""
+        return []
+
+    def dialect(self, source: Any) -> Any:
+        """As the kind has it."""
+        return self.kind.dialect(source)
+
+    def check_types(self, types: Any) -> None:
+        """Every type is trusted."""
+
+    def read(self, statement: str, params: Any = ()) -> list[tuple[Any, ...]]:
+        """Only its clock is asked for: here are no tables for heartbeats."""
+        return [(0,)]
+
     def ddl(self, statements: tuple[str, ...]) -> None:
         raise NotImplementedError("no statements here")
 
@@ -194,7 +210,7 @@ class ListTarget:
         self._set_row(self._new)
         self.faults("committed")
 
-    def flush(self, old: Row, new: Row) -> None:
+    def flush(self, old: CheckpointRow, new: CheckpointRow) -> None:
         self._call("flush")
         self._check(old)
         self._set_row(new)
@@ -206,7 +222,7 @@ class ListTarget:
     def _flushed(self) -> None:
         self.store.flushed = copied(self.store.tables), self.store.row, dict(self.store.others)
 
-    def _check(self, old: Row) -> None:
+    def _check(self, old: CheckpointRow) -> None:
         found = self.store.row if self._who is None else self.store.others.get(self._who)
         if found is None or not found.is_at(old):
             raise PlaceLostError(f"row at {found and found.position}, expected {old.position}")
@@ -223,6 +239,8 @@ class ListTarget:
             self._bag(bag)
 
     def _check_unique(self, name: str, columns: tuple[str, ...], table: Any, key: Any, row: Any) -> None:
+        if complaint := self.checks(name, row):
+            raise RefusedError(name, complaint, "23514")
         for where, column in self.unique:
             if where == name and column in columns:
                 i = columns.index(column)
@@ -233,14 +251,14 @@ class ListTarget:
         assert self._tables is not None
         table = self._tables.setdefault((bag.layout.schema, bag.layout.name), [])
         for match in bag.matches:
-            for _, *given in parse(match.rows.read()):
+            for _, *given in held(bag.layout, match.rows):
                 fields = iter(given)
                 was = tuple(None if i in match.nulls else next(fields) for i in range(len(bag.layout.columns)))
                 if was not in table:
                     raise RefusedError(bag.layout.full_name, f"no row {was}", NO_ROW)
                 at = table.index(was)
                 table[at : at + 1] = [tuple(fields)] if match.update else []
-        table.extend(parse(bag.inserts.read()))
+        table.extend(held(bag.layout, bag.inserts))
 
 
 class Effect:
@@ -263,9 +281,9 @@ class Effect:
         """Counted, or refused."""
         if not (self.layout.collisions or (self.layout.insert_missing and which == 1)):
             raise RefusedError(self.layout.full_name, f"{what}", ROW_EXISTS if which == 0 else NO_ROW)
-        counts = list(self.target.collided.get((self.layout.schema, self.layout.name), (0, 0, 0)))
+        counts = list(self.target.tally.collisions.get((self.layout.schema, self.layout.name), (0, 0, 0)))
         counts[which] += 1
-        self.target.collided[self.layout.schema, self.layout.name] = (counts[0], counts[1], counts[2])
+        self.target.tally.collisions[self.layout.schema, self.layout.name] = (counts[0], counts[1], counts[2])
 
     def apply(self) -> None:
         for compare in self.rows.compares:
@@ -276,35 +294,35 @@ class Effect:
         filled = [(fill, row) for fill in self.rows.fills if (row := self.fill(fill)) is not None]
         self.delete()
         written = [self.moved(fill, row) for fill, row in filled]
-        written += [self.update(row) for row in parse(self.rows.updates.read())]
+        written += [self.update(row) for row in held(self.layout, self.rows.updates)]
         for patch in self.rows.patches:
-            written += [row for given in parse(patch.rows.read()) if (row := self.patch(patch, given)) is not None]
+            written += [row for given in held(self.layout, patch.rows) if (row := self.patch(patch, given)) is not None]
         if self.rewrite:
             for row in written:
                 self.table.pop(self.key(row), None)
         for row in written:
             self.write(row)
-        for row in parse(self.rows.upserts.read()):
+        for row in held(self.layout, self.rows.upserts):
             self.write((*row, *self.table.get(self.key(row), self.fresh(row))[self.width :]))
-        for row in parse(self.rows.inserts.read()):
+        for row in held(self.layout, self.rows.inserts):
             there = self.table.get(self.key(row))
             if there is not None:
                 self.collided(0, f"row {self.key(row)} is there already")
             self.write((*row, *(there or self.fresh(row))[self.width :]))
 
     def compare(self, compare: Compare) -> None:
-        for given in parse(compare.rows.read()):
+        for given in held(self.layout, compare.rows):
             row = self.table.get(given[: len(self.at)])
             if row is None or tuple(row[i] for i in compare.columns) != given[len(self.at) :]:
                 raise RefusedError(self.layout.full_name, f"row {given} is not as it was before", NO_ROW)
 
     def delete(self) -> None:
-        for key in parse(self.rows.deletes.read()):
+        for key in held(self.layout, self.rows.deletes):
             if self.table.pop(key, None) is None:
                 self.collided(2, f"no row {key} to delete")
-        for key in parse(self.rows.removes.read()):
+        for key in held(self.layout, self.rows.removes):
             self.table.pop(key, None)
-        for key in parse(self.rows.void.read()):
+        for key in held(self.layout, self.rows.void):
             if key in self.table:
                 self.collided(0, f"row {key} is there already")
                 del self.table[key]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from extract.sources.pgoutput import EPOCH_US, Relation, RelationColumn, Shape
+from extract.sources.postgres.pgoutput import EPOCH_US, Relation, RelationColumn, Shape
 from trails.ddl import DdlChange
 from trails.position import Position
 from trails.record import Column, Op, Record, TableDef

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo import workload
+from demo.embedded import BASES
 from demo.pipeline import Options, Pipeline, wait_for
 from demo.servers import PostgresServer
 from demo.workload import SCHEMA, Watcher, Workload
-from replicat.scratch import sweep
+from replicat.batches.scratch import sweep
 
 DISK = "1g"
 _numbers = itertools.count(1)
@@ -90,7 +91,7 @@ def databases(source: PostgresServer, target: PostgresServer) -> Iterator[tuple[
 @contextmanager
 def folder() -> Iterator[Path]:
     """A private folder for homes."""
-    path = Path(tempfile.mkdtemp(prefix=f"tg-homes-{os.getpid()}-"))
+    path = Path(tempfile.mkdtemp(prefix=f"tg-homes-{os.getpid()}-", dir=os.environ.get(BASES)))
     try:
         yield path
     finally:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from replicat.net.compact import Net
-from replicat.net.overlay import Overlay
+from replicat.work.net.compact import Net
+from replicat.work.net.overlay import Overlay
 from trails.record import MISSING
 
 KEYS = ("1", "2", "3")
@@ -60,7 +60,7 @@ def strictly(table: Table, number: int, change: Change) -> Table | None:
 
 
 def overlaid(table: Table, number: int, change: Change) -> Table:
-    """One change as HANDLECOLLISIONS has it (replicat/net/overlay.py)."""
+    """One change as HANDLECOLLISIONS has it (replicat.work.net.overlay)."""
     kind, key, *rest = change
     to, given = rest or (key, "ab")
     table = dict(table)

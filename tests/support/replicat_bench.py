@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from replicat.params import ReplicatParams
-from replicat.replicat import Replicat
-from replicat.target import Target
-from replicat.targets import TargetSettings, admin_for, open_target
+from replicat.run.replicat import Replicat
+from replicat.targets.contract import Target, TargetSettings
+from replicat.targets.kinds import admin_for, open_target
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
+from trails.runtime.home.registration import Registration
+from trails.runtime.language.params import parse_text
 
 REG = Registration("REP1", "REPLICAT", "TRAIL", group_key=77, added_us=5)
 

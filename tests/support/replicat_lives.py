@@ -10,16 +10,16 @@ from typing import Any, Self
 
 import pytest
 
+from replicat.apply.discard import Discards
+from replicat.apply.discardfile import DiscardFile, Examined
+from replicat.model.target import TargetTable
 from replicat.params import ReplicatParams
-from replicat.refused.discard import Discards
-from replicat.refused.discardfile import DiscardFile, Examined
-from replicat.replicat import Replicat
-from replicat.target import TargetTable
+from replicat.run.replicat import Replicat
 from tests.support.crashing import crash_everywhere
 from tests.support.list_target import ListTarget, Store, copied
 from tests.support.replicat_trail import InlineEngine, TrailFeed
 from trails.position import TrailName
-from trails.runtime.registration import Registration
+from trails.runtime.home.registration import Registration
 from trails.testing import After, Crash, FakeClock, FaultFs
 
 TRAIL = TrailName("/home/dirdat", "rt")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from replicat.decode import Task, attempt
-from replicat.net.part import Part, Unmapped
+from replicat.work.decode import Task, attempt
+from replicat.work.net.part import Part, Unmapped
 from trails.errors import GateError
 from trails.format import Indicator
 from trails.fs import Fs
@@ -15,7 +15,7 @@ from trails.position import Position, TrailName
 from trails.record import Column, Op, Record, TableDef
 from trails.writer import TrailWriter, WriterIdentity
 
-IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "scripted"})
+IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "postgresql"})
 
 
 def table(schema: str, name: str, columns: str, key: str = "") -> TableDef:
@@ -27,10 +27,12 @@ def table(schema: str, name: str, columns: str, key: str = "") -> TableDef:
 class TrailFeed:
     """Writes transactions of (op, table, ...) records to a trail."""
 
-    def __init__(self, fs: Fs, trail: TrailName, max_bytes: int = 100 << 20) -> None:
+    def __init__(
+        self, fs: Fs, trail: TrailName, max_bytes: int = 100 << 20, identity: WriterIdentity = IDENTITY
+    ) -> None:
         fs.makedirs(trail.folder)
         self.trail = trail
-        self.writer = TrailWriter.open(fs, trail, IDENTITY, max_bytes=max_bytes, restart_open=True)
+        self.writer = TrailWriter.open(fs, trail, identity, max_bytes=max_bytes, restart_open=True)
         self.number = self.writer.last.origin.rba
 
     def tx(self, *changes: Sequence[Any], pieces: int = 1, sync: bool = True, time_us: int | None = None) -> str:
@@ -85,7 +87,7 @@ class InlineEngine:
         self._fs = fs
 
     def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
-        """See replicat.engine.Engine."""
+        """See replicat.batches.engine.Engine."""
         future: Future[list[Part | Unmapped]] = Future()
         try:
             future.set_result([attempt(task, self._fs) for task in tasks])
@@ -93,5 +95,11 @@ class InlineEngine:
             future.set_exception(error)
         return future
 
+    def run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> Future[list[Any]]:
+        """See replicat.batches.engine.Engine. Each item is by itself, as a Spark task has it."""
+        future: Future[list[Any]] = Future()
+        future.set_result([result for item in items for result in function([item])])
+        return future
+
     def close(self) -> None:
-        """See replicat.engine.Engine."""
+        """See replicat.batches.engine.Engine."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from extract.extract import Extract
 from extract.longtrans import Outstanding
-from extract.source import Sink
+from extract.source import Sink, SourceFacts, ThreadPlaces
 from tests.support.trail_script import Tx
 from trails.checkpoint import Place
 from trails.errors import MismatchError, OperatorError
@@ -53,6 +53,16 @@ class ScriptedLog:
     happened: set[int] = field(default_factory=set)
     answered: list[int] = field(default_factory=list)
     open: Outstanding = field(default_factory=Outstanding)
+    states: bool = False
+    """Whether each place has a state, of some hundred characters at most; it is asked for whenever reading begins."""
+    altered: int = -1
+    """A place that an ALTER named: it has no state until something is handed over behind it."""
+    given: list[tuple[int, str]] = field(default_factory=list)
+    """Place and state of each start and reconnect."""
+
+    def state(self, place: int) -> str:
+        """The state that belongs to a place; a new trail and an ALTER have none."""
+        return f"<{place}>" * (place * 7 % 50 + 1) if self.states and place else ""
 
     def end(self) -> int:
         """The last place there is."""
@@ -65,8 +75,6 @@ def _place(item: Item) -> int:
 
 class ScriptedSource:
     """See extract.source.Source. Each poll hands over one change, or one event, of the log."""
-
-    title = "Scripted Log"
 
     def __init__(self, log: ScriptedLog, *, rows_per_poll: int = 1) -> None:
         self.log = log
@@ -92,11 +100,18 @@ class ScriptedSource:
             raise OperatorError(f"the source has let go of changes before {self.log.confirmed}")
         return Position(0, place)
 
-    def fits(self, origin: Position) -> None:
+    def fits(self, origin: Position, state: str) -> None:
         """See Source: it has no branches."""
+        self._check_state(origin.rba, state)
 
-    def start(self, origin: Position, sink: Sink) -> None:
+    def _check_state(self, place: int, state: str) -> None:
+        self.log.given.append((place, state))
+        expected = self.log.state(place) if place != self.log.altered else ""
+        assert state == expected, f"state of place {place}: expected {expected!r}, found {state!r}"
+
+    def start(self, origin: Position, state: str, sink: Sink) -> None:
         """See Source."""
+        self._check_state(origin.rba, state)
         if self.log.confirmed > origin.rba:
             raise MismatchError(f"confirmed up to {self.log.confirmed}, the trail ends at {origin.rba}")
         self._sink = sink
@@ -114,7 +129,7 @@ class ScriptedSource:
             if _place(item) <= origin:
                 continue
             if isinstance(item, Idle):
-                self._sink.reached(Position(0, item.place), item.place)
+                self._sink.reached(Position(0, item.place), item.place, self.log.state(item.place))
                 self.log.answered.append(self._answer())
                 yield False
                 continue
@@ -124,6 +139,7 @@ class ScriptedSource:
                 if rows is None:
                     self.log.happened.add(n)
                     self._sink.abandon()
+                    self._check_state(self._sink.origin.rba, self._sink.state)
                     self._steps = self._walk(self._sink.origin.rba)
                     yield False
                     return
@@ -149,7 +165,7 @@ class ScriptedSource:
             sink.grew(100)
             if i % self._rows_per_poll == 0:
                 yield True
-        sink.commit(Position(0, tx.number), tx.csn, tx.number)
+        sink.commit(Position(0, tx.number), tx.csn, tx.number, self.log.state(tx.number))
 
     def release(self, origin: Position) -> None:
         """See Source: the server may forget now, and does at once."""
@@ -169,30 +185,19 @@ class ScriptedSource:
         """See Source."""
         return 0.0
 
-    def state(self) -> str:
-        """See Source."""
-        return ""
-
-    def read_place(self) -> Place:
-        """See Source."""
-        origin = self._sink.origin if self._sink is not None else Position(0, 0)
-        return self.place(origin, None)
-
-    def about(self) -> list[str]:
-        """See Source."""
-        return []
-
     def outstanding(self) -> Outstanding:
         """See Source: what the test says."""
         return self.log.open
 
-    def measures(self) -> dict[str, Any]:
-        """See Source."""
-        return {}
-
     def place(self, origin: Position, time_us: int | None) -> Place:
         """See Source."""
         return Place(origin.seqno, origin.rba, time_us, str(origin.rba))
+
+    def facts(self, origin: Position, state: str, time_us: int | None) -> SourceFacts:
+        """See Source."""
+        self._check_state(origin.rba, state)
+        current = self.place(self._sink.origin if self._sink is not None else Position(0, 0), None)
+        return SourceFacts("Scripted Log", [ThreadPlaces(self.place(origin, time_us), current)])
 
     def close(self) -> None:
         """See Source."""

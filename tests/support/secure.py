@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 from demo.ports import free_port
-from ggsci import certificate_files as files
-from ggsci.certificate_files import Folder
+from ggsci.certificates import files
+from ggsci.certificates.folder import Folder
 from ggsci.manager.collectors import Collectors
 from ggsci.manager.params import ManagerParams
-from trails import tls
+from trails.link import tls
 from trails.runtime.clock import RealClock
-from trails.runtime.home import Home
-from trails.runtime.params import parse_text
-from trails.runtime.report import Log
+from trails.runtime.home.home import Home
+from trails.runtime.language.params import parse_text
+from trails.runtime.report.report import Log
 
 
 def folder(home: Home) -> Folder:
@@ -44,7 +44,6 @@ class Listening:
         self.home = home
         self.params = ManagerParams.from_statements(parse_text(f"PORT {free_port()}\n{text}", "mgr.prm"), "mgr.prm")
         log = Log(home, "Trailgate Manager", "mgr.prm", RealClock())
-        log.must_write = False
         self.collectors = Collectors(home, self.params, log, RealClock())
         self.port = self.collectors.port
         self._end = False

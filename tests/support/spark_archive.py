@@ -85,11 +85,18 @@ def _made(archive: Path) -> bool:
 
 
 def main(scratch: str) -> None:
-    """What every Replicat does at its start. Java writes the archive when it ends, and takes its time."""
-    from replicat.engine import SparkEngine, SparkSettings
+    """What every Replicat does at its start, and what expressions need. Java writes the archive when it ends, and takes
+    its time.
+    """
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from replicat.batches.engine import SparkEngine, SparkSettings
 
     engine = SparkEngine(SparkSettings("archive", f"{scratch}/spark", f"{scratch}/log"))
     engine.start()
+    frame = SparkSession(engine._context).createDataFrame(pa.table({"p": [1, 2], "c": ["a", None]}), "p int, c string")
+    frame.selectExpr("p", "p > 1 AS f", "c").selectExpr("f", "upper(c) || '/' || p AS r", "round(p * 1.2, 2)").toArrow()
     engine._context.stop()
     engine._gateway.proc.stdin.close()
     engine._gateway.proc.wait()

@@ -2,19 +2,24 @@
 
     python -P -m tests.support.sparkless --home DIR GROUP
 
+Where START and AUTORESTART are to start it so, the pipeline's processes have ENVIRONMENT.
 For what Spark has no part in: the checkpoint row, signals, files, exit codes. There are no expressions.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-import replicat.engine
-from replicat.__main__ import build
-from replicat.engine import SparkSettings
+import replicat.batches.engine
+from replicat.batches.engine import SparkSettings, _empty
 from tests.support.replicat_trail import InlineEngine
-from trails.runtime.process import main
+from trails.runtime.process.process import main
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {"PYTHONPATH": f"{HERE / 'without_spark'}{os.pathsep}{HERE.parents[1]}"}
 
 
 class Engine(InlineEngine):
@@ -23,6 +28,7 @@ class Engine(InlineEngine):
     def __init__(self, settings: SparkSettings, release: Callable[[], None]) -> None:
         super().__init__()
         self._release = release
+        _empty(settings.scratch)
 
     def start(self) -> None:
         """See SparkEngine."""
@@ -32,6 +38,13 @@ class Engine(InlineEngine):
         self._release()
 
 
+def take_its_place() -> None:
+    """From now on what this process builds is without Spark."""
+    replicat.batches.engine.SparkEngine = Engine  # type: ignore[assignment, misc]
+
+
 if __name__ == "__main__":
-    replicat.engine.SparkEngine = Engine  # type: ignore[assignment, misc]
+    from replicat.__main__ import build
+
+    take_its_place()
     sys.exit(main("REPLICAT", sys.argv[1:], build))

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trails.codec import decode_data
+from trails.codec import binary, decode_data, decode_hole
 from trails.ddl import ALTER, DdlChange, DdlColumn, TableShape
-from trails.format import Indicator
-from trails.fs import Fs
+from trails.format import BlockKind, Indicator
+from trails.fs import Fs, RealFs
+from trails.hole import Hole
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import Block, BlockReader
 from trails.record import Column, Op, Record, TableDef
+from trails.recovery import Mark
 from trails.testing import FaultFs
-from trails.writer import Mark, TrailWriter, WriterIdentity
+from trails.writer import TrailWriter, WriterIdentity
 
 TRAIL = TrailName("/home/dirdat", "lt")
-IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "scripted"})
+IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "postgresql"})
 TABLE = TableDef("s", "t", (Column("id", "int8", "bigint", key=True), Column("v", "text", "text")))
 WIDER = TableDef("s", "t", (*TABLE.columns, Column("w", "text", "text")))
+MOMENT = 1_700_000_000_000_000
 MAX_BYTES = 4096 + 1500  # small, so that the script rolls over several times
 
 
@@ -27,7 +30,7 @@ MAX_BYTES = 4096 + 1500  # small, so that the script rolls over several times
 class Tx:
     """One source transaction: its number is its CSN and place; `pieces` > 1 writes it as begin, middle..., end.
 
-    `ddl`: before which of its rows a schema change stands, for scripted sources.
+    `ddl`: before which of its rows a schema change stands, for scripted sources. `author`: a letter in each row.
     """
 
     number: int
@@ -35,6 +38,7 @@ class Tx:
     pieces: int = 1
     table: TableDef = TABLE
     ddl: int | None = None
+    author: str = ""
 
     @property
     def csn(self) -> str:
@@ -50,7 +54,7 @@ class Tx:
     def records(self) -> list[Record]:
         """Begin, the inserts, commit."""
         width = len(self.table.columns) - 1
-        rows = [(Op.INSERT, 0, [f"{self.number}-{i}", *["v" * 20] * width]) for i in range(self.rows)]
+        rows = [(Op.INSERT, 0, [f"{self.number}-{i}{self.author}", *["v" * 20] * width]) for i in range(self.rows)]
         return [(Op.BEGIN, self.csn, str(self.number), self.number), *rows, (Op.COMMIT, self.rows)]
 
 
@@ -60,8 +64,8 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def write_tx(writer: TrailWriter, tx: Tx) -> None:
-    """Append one transaction with its definition, in as many blocks as it says."""
+def write_tx(writer: TrailWriter, tx: Tx, state: str = "") -> None:
+    """Append one transaction with its definition, in as many blocks as it says, and its source's state."""
     writer.define([tx.table])
     records = tx.records()
     before = writer.last
@@ -79,6 +83,7 @@ def write_tx(writer: TrailWriter, tx: Tx) -> None:
             origin=Position(0, tx.number) if last else before.origin,
             csn=tx.csn if last else before.csn,
             time_us=tx.number,
+            state=state,
         )
         if not last:
             writer.sync()
@@ -134,9 +139,38 @@ class ScriptWorld:
     def check(self) -> None:
         """All is there once, and what was seen still stands."""
         assert transactions(self.fs) == expected()
-        for block in self.seen:
-            again = BlockReader(self.fs, TRAIL, block.start).read()
-            assert again is not None and (again.header, again.payload) == (block.header, block.payload)
+        assert_stands(self.fs, self.seen)
+
+
+def assert_stands(fs: Fs, seen: Sequence[Block]) -> None:
+    """What a reader has seen is still there, byte for byte."""
+    for block in seen:
+        again = BlockReader(fs, TRAIL, block.start).read()
+        assert again is not None and (again.header, again.payload) == (block.header, block.payload)
+
+
+def trail_to_show(folder: str, wide: TableDef, xid: str, *more: Record) -> TrailName:
+    """Real files for logdump: the script, and one transaction of a table of an integer and bytes; `more` at its end.
+
+    Tables 0 and 1 of that are the wide one and the script's last.
+    """
+    name = TrailName(folder, "lt")
+    writer = TrailWriter.open(RealFs(), name, IDENTITY, max_bytes=5600, restart_open=True)
+    for tx in SCRIPT:
+        write_tx(writer, tx)
+    writer.define([wide])
+    changes = [
+        (Op.INSERT, 0, ["1", binary(b"\x00\xff")]), (Op.UPDATE, 0, ["1", None], ["1", False]),
+        (Op.DELETE, 0, ["1", None]), *more,
+    ]  # fmt: skip
+    records = [(Op.BEGIN, "00000009", xid, MOMENT), *changes, (Op.COMMIT, len(changes))]
+    writer.append_data(
+        Indicator.WHOLE, [wide.id, SCRIPT[-1].table.id], records,
+        changes=len(changes), transactions=1, origin=Position(0, 9), csn="00000009", time_us=MOMENT,
+    )  # fmt: skip
+    writer.sync()
+    writer.close()
+    return name
 
 
 def transactions(fs: Fs, trail: TrailName = TRAIL, begin: Position | None = None) -> list[tuple[str, list[str]]]:
@@ -188,3 +222,13 @@ def _names(tx: Tx) -> Iterator[str]:
         if i == tx.ddl:
             yield tx.change.sql
         yield f"{tx.number}-{i}"
+
+
+def holes(fs: Fs, trail: TrailName = TRAIL) -> list[Hole]:
+    """The holes that the trail tells of."""
+    reader, found = BlockReader(fs, trail), []
+    while (block := reader.read()) is not None:
+        if block.header.kind == BlockKind.HOLE:
+            found.append(decode_hole(block.header, block.payload))
+    reader.close()
+    return found

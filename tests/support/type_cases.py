@@ -1,6 +1,6 @@
 """Source types and edge values of pitfalls E1, E5 and E6, and the target columns they are tried with.
 
-Each target has the column that Replicat makes by DDL (replicat/ddl/types.py) and those that people choose besides.
+Each target has the column that Replicat makes by DDL (replicat/targets/*/ddl.py) and those that people choose besides.
 """
 
 from __future__ import annotations
@@ -26,12 +26,48 @@ class Case:
     values: tuple[str, ...]
     mysql: tuple[str, ...] = ()
     sqlite: tuple[str, ...] = ()
+    postgresql: tuple[str, ...] = ()
     key: bool = True
 
 
 def _case(kind: str, *values: str, mysql: str = "", sqlite: str = "", key: bool = True) -> Case:
-    split = [tuple(part.strip() for part in text.split(";") if part.strip()) for text in (mysql, sqlite)]
+    texts = (mysql, sqlite, POSTGRESQL.get(kind, ""))
+    split = [tuple(part.strip() for part in text.split(";") if part.strip()) for text in texts]
     return Case(kind, values, *split, key)
+
+
+# As format_type() writes them.
+POSTGRESQL: dict[str, str] = {
+    "smallint": "integer; numeric(5,-2)",
+    "integer": "smallint; real; text",
+    "bigint": "integer; double precision; boolean",
+    "numeric": "numeric(14,2); double precision; bigint",
+    "numeric(14,2)": "numeric(10,2); numeric(20,4); numeric(14,1)",
+    "real": "double precision; numeric",
+    "double precision": "real; numeric(30,5); bigint",
+    "money": "text; numeric",
+    "boolean": "text; integer",
+    "text": "character varying(20); character(20); timestamp with time zone",
+    "varchar(10)": "integer; character varying(3); bytea",
+    "char(5)": "text; character varying(3); character(8)",
+    "mood": "text; character varying(3)",
+    "json": "jsonb; text",
+    "jsonb": "json",
+    "bytea": "text; integer",
+    "bit(5)": "bit(8); bit varying(3)",
+    "uuid": "text; bytea",
+    "date": "timestamp without time zone; timestamp with time zone",
+    "time": "time(3) without time zone; interval; time with time zone",
+    "timetz": "time without time zone; text",
+    "timestamp": "timestamp(0) without time zone; timestamp with time zone; date",
+    "timestamptz": "timestamp without time zone; timestamp(0) with time zone; date",
+    "interval": "interval year to month; interval(0)",
+    "integer[]": "smallint[]; text",
+    "text[]": "character varying(2)[]",
+    "int4range": "int8range",
+    "pair": "text",
+    "inet": "cidr; text",
+}
 
 
 CASES: tuple[Case, ...] = (
@@ -67,8 +103,8 @@ CASES: tuple[Case, ...] = (
     _case("folded", "'Ab'", "'á'", "''", mysql="varchar(20)", sqlite="TEXT COLLATE NOCASE"),
     _case("mood", "'sad'", "'so \"so\"'", "'häppy, yes'", mysql="enum('sad','so \"so\"','häppy, yes'); enum('sad')"),
     _case("posint", "7"),
-    _case("json", """'{"b": 1, "a": 12345678901234567890, "b": [null]}'""", "'  null'", mysql="json", key=False),
-    _case("jsonb", """'{"b": 1e400, "a": "\\u00e9\\n"}'""", "'[]'", mysql="json"),
+    _case("json", """'{"b": 1, "a": 12345678901234567890, "b": [null]}'""", "'  null'", key=False),
+    _case("jsonb", """'{"b": 1e400, "a": "\\u00e9\\n"}'""", "'[]'"),
     _case("jsonpath", "'$.a[*] ? (@ > 1)'", key=False),
     _case("xml", """'<a b="1">x &amp; <![CDATA[<y>]]></a>'""", "'text'", "''", key=False),
     _case("hstore", r"""'"a"=>"1", "b c"=>NULL, "q"=>"x\"y"'""", "''"),
@@ -92,7 +128,7 @@ CASES: tuple[Case, ...] = (
     _case("interval", "'-1 mons +2 days -03:04:05.678'", "'178000000 years'", "'0'", "'1 month 30 days'",
           mysql="time(6)"),
     # arrays, ranges, records
-    _case("integer[]", "'{}'", "'[0:1]={1,NULL}'", "'{{1,2},{3,4}}'", mysql="json"),
+    _case("integer[]", "'{}'", "'[0:1]={1,NULL}'", "'{{1,2},{3,4}}'"),
     _case("text[]", r"""ARRAY['a"b', 'c\d', 'NULL', NULL, '', 'e,f']"""),
     _case("bytea[]", r"""ARRAY['\x00'::bytea, NULL]"""),
     _case("mood[]", "ARRAY['sad', 'häppy, yes']::mood[]"),

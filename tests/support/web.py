@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ggsci.flow.pipelines import Pipeline, Stage
+from ggsci.manager.webparams import WebParams
 from ggsci.web import app
-from ggsci.web.params import WebParams
-from ggsci.web.watch import Watch
-from trails.runtime.home import Home
+from ggsci.web.watch import HomesWatch
+from trails.runtime.home.home import Home
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,17 @@ class Got:
 class Site:
     """One home's site, whose watch has looked once at the pipelines that `found` gives."""
 
-    def __init__(self, home: Home, found: list[Pipeline] | None = None, params: WebParams | None = None) -> None:
+    def __init__(
+        self, home: Home, found: list[Pipeline] | None = None, params: WebParams | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:  # fmt: skip
         self.home = home
         self.found = found if found is not None else []
         self.params = params or WebParams(port=7890)
-        self.watch = Watch(home, self.params, lambda *_: self.found)
+        self.watch = HomesWatch(home, self.params, lambda *_: self.found)
         self.watch.look()
         self.watch.close()
-        self.app = app.make(home, self.params, self.watch)
+        self.app = app.make(home, self.params, self.watch, tell)
 
     def post(self, url: str, form: str) -> Got:
         """Send a form."""

@@ -13,18 +13,18 @@ import pytest
 
 from collector import door as collector_door
 from collector.server import listen
-from ggsci import access
+from ggsci.manager import access
 from ggsci.manager import door as manager_door
 from ggsci.manager.params import ManagerParams
 from tests.support.homes import make_home
 from tests.support.link import wait_until
 from tests.support.secure import Listening
-from trails import wire
-from trails.runtime.limits import MAX_KEYS, Rates, address_of, crowd_of
-from trails.runtime.params import ParamErrors, parse_text
-from trails.runtime.report import Log
+from trails.link import wire
+from trails.link.wire import Side, WireSession
+from trails.runtime.language.params import ParamErrors, parse_text
+from trails.runtime.report.limits import MAX_KEYS, Rates, address_of, crowd_of
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
-from trails.wire import Session, Side
 
 HELLO = wire.Hello("a" * 32, "PMP1", "here", "./dirdat/rt", b"\1" * 16, {}, 0, None, 100, 600)
 
@@ -185,9 +185,9 @@ def test_who_sends_without_end_holds_nobody_up(home):
     """What a refused visitor goes on sending is dropped a piece each turn, until his time is over."""
     clock, link = FakeClock(), Endless()
     params = ManagerParams.from_statements(parse_text("PORT 7809\nNOTLS", "mgr.prm"), "mgr.prm")
-    door = manager_door.Door(replace(params, port=0), "", Log(home, "Manager", "mgr.prm", clock), clock)
+    door = manager_door.ManagerDoor(replace(params, port=0), "", Log(home, "Manager", "mgr.prm", clock), clock)
     visitor = manager_door.Visitor(link, "10.0.0.1", "10.0.0.1", "10.0.0.1:9", 0.0)  # type: ignore[arg-type]
-    visitor.phase, visitor.deadline = manager_door.Phase.CLOSING, clock.monotonic() + manager_door.LINGER_SECONDS
+    visitor.phase, visitor.deadline = manager_door.VisitPhase.CLOSING, clock.monotonic() + manager_door.LINGER_SECONDS
     door._visitors.append(visitor)
     for _ in range(3):
         assert door.step() == []
@@ -234,10 +234,10 @@ class Lines:
         self.lines.append(text)
 
 
-def at_the_door(only: str = "", folder: str = "") -> tuple[collector_door.Door, Lines, int]:
+def at_the_door(only: str = "", folder: str = "", pump: str = "") -> tuple[collector_door.PumpDoor, Lines, int]:
     """A Collector's door, its log, its port."""
     listener, log = listen("127.0.0.1", (0,)), Lines()
-    return collector_door.Door(listener, log, folder, only), log, listener.getsockname()[1]  # type: ignore[arg-type]
+    return collector_door.PumpDoor(listener, log, folder, only, pump), log, listener.getsockname()[1]  # type: ignore[arg-type]
 
 
 def test_a_collector_serves_the_address_that_asked_for_it():
@@ -250,12 +250,31 @@ def test_a_collector_serves_the_address_that_asked_for_it():
     door.close()
 
 
+def test_a_collector_serves_the_pump_it_was_started_for():
+    """Another group, or another home, at the right address: told so and dropped, and the right one is still heard."""
+    door, log, port = at_the_door(pump=HELLO.pump)
+    for wrong in (replace(HELLO, group="PMP9"), replace(HELLO, home="b" * 32)):
+        session, before = WireSession(Side.PUMP), len(log.lines)
+        with socket.create_connection(("127.0.0.1", port)) as link:
+            link.sendall(b"".join(map(bytes, session.send(wrong))))
+            wait_until(lambda before=before: door.step() or len(log.lines) > before)
+            (told,) = session.receive(link.recv(10_000))
+        assert isinstance(told, wire.Refuse) and not told.permanent
+        assert f"is pump {wrong.pump}" in log.lines[-1]
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        link.sendall(b"".join(map(bytes, WireSession(Side.PUMP).send(HELLO))))
+        channel, event = wait_until(door.step)
+        assert event == HELLO
+        channel.close()
+    door.close()
+
+
 def test_silent_callers_do_not_keep_the_pump_waiting():
     """Seven who say nothing, and then the pump: it is heard at once, the others are let go."""
     door, _, port = at_the_door(only="127.0.0.1")
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(7)]
     with socket.create_connection(("127.0.0.1", port)) as link:
-        link.sendall(b"".join(map(bytes, Session(Side.PUMP).send(HELLO))))
+        link.sendall(b"".join(map(bytes, WireSession(Side.PUMP).send(HELLO))))
         channel, event = wait_until(door.step)
         assert event == HELLO
         channel.close()
@@ -274,7 +293,7 @@ def test_the_wrong_kind_of_caller_is_told(tmp_path):
     assert "talks no TLS" in log.lines[0]
     door.close()
     door, log, port = at_the_door(folder=str(tmp_path))
-    session = Session(Side.PUMP)
+    session = WireSession(Side.PUMP)
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(b"".join(map(bytes, session.send(HELLO))))
         wait_until(lambda: door.step() or log.lines)

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from ggsci import certificate_files as files
-from ggsci import revoking
-from ggsci.certificate_files import Expiry, Facts, Folder
+from ggsci.certificates import files, revoking
+from ggsci.certificates.files import Expiry
+from ggsci.certificates.folder import CertificateFacts, Folder
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.secure import certify, folder
-from trails import fs, tls
+from trails import fs
 from trails.errors import DamageError
 from trails.fs import RealFs
+from trails.link import tls
 from trails.runtime.clock import RealClock
-from trails.runtime.home import Home
-from trails.runtime.report import Log
+from trails.runtime.home.home import Home
+from trails.runtime.report.report import Log
 
 
 @pytest.fixture
@@ -290,7 +291,7 @@ NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 )
 def test_the_last_thirty_days_are_warned_of(ends, told):
     """To the second."""
-    found = Facts("x", "s", (), "", NOW, NOW + ends).warning(NOW)
+    found = CertificateFacts("x", "s", (), "", NOW, NOW + ends).warning(NOW)
     assert (told in found) if told else not found
 
 
@@ -391,7 +392,7 @@ def test_one_command_at_a_time_is_at_the_ca(homes, tmp_path, monkeypatch, line):
     good(here, f"CREATE CERTIFICATES, PEER {there.root}")
     monkeypatch.setattr(fs, "LOCK_SECONDS", 0)
     line = line.format(new=tmp_path / "new", id=there.id)
-    with files.alone(here):
+    with here.alone("dircrd"):
         assert f"held by process {os.getpid()}" in bad(here, line)
     assert not (tmp_path / "new").exists() and not folder(here).has(tls.REVOKED)
 

@@ -14,12 +14,12 @@ import pytest
 from tests.support.homes import make_home
 from tests.support.link import wait_until
 from tests.support.secure import certify
-from trails import tls, wire
-from trails.channel import PONG_UNSENT, Channel
 from trails.errors import GateError
 from trails.format import BLOCK_HEADER_SIZE
+from trails.link import tls, wire
+from trails.link.channel import PONG_UNSENT, Channel
+from trails.link.wire import Side, WireSession
 from trails.position import Position
-from trails.wire import Session, Side
 
 HELLO = wire.Hello("a" * 32, "PMP1", "here", "./dirdat/rt", b"\1" * 16, {}, 0, None, 100, 60_000)
 WELCOME = wire.Welcome(Position(0, 0), b"\2" * 16, False, 0, Position(0, 4096), 1)
@@ -79,12 +79,12 @@ def error_of(end: Channel) -> str:
     return ""
 
 
-def blocks(count: int) -> list[wire.Block]:
+def blocks(count: int) -> list[wire.BlockMessage]:
     """Blocks of many sizes, around those of TLS records and of the joining of small pieces."""
     source = random.Random(7)
     sizes = [0, 1, 100, 16_383, 16_384, 16_385, 70_000, 1 << 20, *(source.randrange(60_000) for _ in range(count))]
     return [
-        wire.Block(Position(0, at), Position(0, at + 1), bytes(BLOCK_HEADER_SIZE), source.randbytes(size))
+        wire.BlockMessage(Position(0, at), Position(0, at + 1), bytes(BLOCK_HEADER_SIZE), source.randbytes(size))
         for at, size in enumerate(sizes)
     ]
 
@@ -171,7 +171,7 @@ def test_a_cut_link_is_away_in_both_kinds(folder):
 def test_pings_without_end_do_not_make_us_hoard_answers():
     """A peer that sends PINGs and reads nothing costs bounded memory."""
     pump, collector = pair("", small=True)
-    session = Session(Side.PUMP)
+    session = WireSession(Side.PUMP)
     raw = pump._sock
     raw.setblocking(True)
     raw.sendall(b"".join(map(bytes, session.send(HELLO))))

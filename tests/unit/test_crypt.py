@@ -14,23 +14,25 @@ from hypothesis import strategies as st
 from collector.collector import Collector
 from pump.feed import Feed
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, expected, transactions, write_tx
-from trails import dump, wire
 from trails import format as fmt
 from trails.crypt import KEPT_BYTES, KEY_SIZE, FileKey, MasterKey, Wallet, load_wallet, save_wallet, wallet_path
 from trails.errors import DamageError, KeyMissingError, ProtocolError, VersionError
-from trails.format import BlockHeader, Indicator, Kind
+from trails.format import BlockHeader, BlockKind, Indicator
 from trails.fs import RealFs
+from trails.link import wire
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader
+from trails.recovery import Mark
 from trails.segment import open_segment
+from trails.show import dump
 from trails.testing import FaultFs
-from trails.writer import Mark, TrailWriter
+from trails.writer import TrailWriter
 
 FS = RealFs()
 KEY, OTHER = (MasterKey(1, 1, bytes([n]) * KEY_SIZE) for n in (7, 8))
 ID = bytes(range(16))
-HEADER = BlockHeader(Kind.DATA, Indicator.WHOLE, 1, 9, 30, 2, 1, Position(0, 5), 99, "00000001", 0)
+HEADER = BlockHeader(BlockKind.DATA, Indicator.WHOLE, 1, 9, 30, 2, 1, Position(0, 5), 99, "00000001", 0)
 PLAIN = b"plaintext"
 
 
@@ -99,7 +101,7 @@ def test_a_sealed_payload_opens_as_it_was_and_never_twice_the_same():
 
 
 CHANGES = {
-    "kind": Kind.METADATA, "indicator": Indicator.BEGIN, "flags": fmt.FLAG_AES, "raw_len": 31, "changes": 3,
+    "kind": BlockKind.METADATA, "indicator": Indicator.BEGIN, "flags": fmt.FLAG_AES, "raw_len": 31, "changes": 3,
     "transactions": 2, "origin": Position(0, 6), "time_us": 98, "csn": "00000002",
 }  # fmt: skip
 
@@ -389,8 +391,9 @@ def test_a_collector_takes_no_encrypted_block(trail, tmp_path):
     assert block is not None and reader.header is not None
     collector = Collector(FS, replace(make_home(tmp_path / "there"), prefix="rt"), "./dirdat/rt")
     collector.greet(wire.Hello("h", "P", "host", "./dirdat/rt", reader.header.trail_id, {}, 0, None, 1, 1000))
+    raw = fmt.make_block_header(block.header, block.seed, block.start.rba)
     with pytest.raises(ProtocolError, match="encrypted blocks are never sent"):
-        collector.take(wire.Block(block.start, block.end, block.raw_header, block.payload))
+        collector.take(wire.BlockMessage(block.start, block.end, raw, block.payload))
     collector.close()
 
 

@@ -16,21 +16,22 @@ from pathlib import Path
 import pytest
 
 from pump.params import PumpParams
-from replicat.batch import read_records
-from replicat.engine import SparkSettings, spark_options
+from replicat.batches.batch import read_records
+from replicat.batches.engine import SparkSettings, spark_options
 from replicat.params import ReplicatParams
 from tests.support.trail_script import IDENTITY, SCRIPT, expected, transactions, write_tx
 from tests.unit.test_crypt import FS, KEY, make_home, writer_of
-from trails import dump
 from trails import format as fmt
 from trails.crypt import Wallet
 from trails.errors import DamageError, GateError, MismatchError, VersionError
-from trails.format import BlockHeader, FileHeader, Indicator, Kind
+from trails.format import BlockHeader, BlockKind, FileHeader, Indicator
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, is_encrypted
-from trails.runtime.params import parse_text
+from trails.recovery import Mark
+from trails.runtime.language.params import parse_text
 from trails.segment import open_segment
-from trails.writer import Mark, TrailWriter
+from trails.show import dump
+from trails.writer import TrailWriter
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def put(trail: TrailName, seqno: int, rba: int, header: BlockHeader, payload: by
 def payload_of(trail: TrailName, seqno: int, rba: int, header: BlockHeader) -> bytes:
     segment = open_segment(FS, trail, seqno)
     try:
-        return segment.payload(rba, header)
+        return segment.plain(rba, header, sealed=True)[1]
     finally:
         segment.close()
 
@@ -159,7 +160,13 @@ def rows_are_called_a_heartbeat(trail: TrailName) -> None:
 def rows_are_called_a_place(trail: TrailName) -> None:
     """As large as before: who plans by headers never reads it."""
     rba, header = blocks_of(trail, 1)[2]
-    put(trail, 1, rba, replace(header, kind=Kind.PLACE, indicator=Indicator.NONE), payload_of(trail, 1, rba, header))
+    put(
+        trail,
+        1,
+        rba,
+        replace(header, kind=BlockKind.PLACE, indicator=Indicator.NONE),
+        payload_of(trail, 1, rba, header),
+    )
 
 
 def places_stand_in_for_rows(trail: TrailName) -> None:
@@ -173,7 +180,7 @@ def places_stand_in_for_rows(trail: TrailName) -> None:
         and (found := fillers(blocks[j][0] - blocks[i][0]))
     )
     rba, header = blocks[first]
-    empty = BlockHeader(Kind.PLACE, origin=header.origin, csn=header.csn)
+    empty = BlockHeader(BlockKind.PLACE, origin=header.origin, csn=header.csn)
     for size in sizes:
         sealed = size > fmt.BLOCK_HEADER_SIZE
         payload = os.urandom(fmt.SEAL_SIZE) if sealed else b""
@@ -183,14 +190,14 @@ def places_stand_in_for_rows(trail: TrailName) -> None:
 def a_restart_drops_rows(trail: TrailName) -> None:
     """In place of the last block of a file: the END that stood there stands before it."""
     rba, _ = blocks_of(trail, 1)[-2]
-    end = put(trail, 1, rba, BlockHeader(Kind.RESTART), b"")
-    cut(trail, 1, put(trail, 1, end, BlockHeader(Kind.END), b""))
+    end = put(trail, 1, rba, BlockHeader(BlockKind.RESTART), b"")
+    cut(trail, 1, put(trail, 1, end, BlockHeader(BlockKind.END), b""))
 
 
 def a_file_ends_early(trail: TrailName) -> None:
     """A plain END before its last transactions, and the next file as it was."""
     rba, _ = blocks_of(trail, 1)[-4]
-    cut(trail, 1, put(trail, 1, rba, BlockHeader(Kind.END), b""))
+    cut(trail, 1, put(trail, 1, rba, BlockHeader(BlockKind.END), b""))
 
 
 def its_own_end_comes_early(trail: TrailName) -> None:
@@ -229,7 +236,7 @@ def one_file_stands_in_for_another(trail: TrailName) -> None:
     durable, rba = segment.read_durable_end(), segment.first_rba
     while rba < durable:
         block = segment.block_header(rba, durable)
-        rba = put(trail, 1, rba, block, segment.payload(rba, block))
+        rba = put(trail, 1, rba, block, segment.plain(rba, block, sealed=True)[1])
     cut(trail, 1, rba)
 
 
@@ -262,7 +269,8 @@ def test_it_is_damage_and_nothing_is_left_out(trail, attack, capsys):
     "changes",
     [
         {"last_csn": "00000099"}, {"last_origin": Position(0, 99)}, {"open": True}, {"alter": 7}, {"home_id": "x"},
-        {"group": "EXT9"}, {"host": "x"}, {"source": {"kind": "other"}}, {"created_us": 5}, {"charset": "x"},
+        {"last_state": "x"}, {"group": "EXT9"}, {"host": "x"}, {"source": {"kind": "other"}}, {"created_us": 5},
+        {"charset": "x"},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
@@ -353,7 +361,7 @@ def forge_plain(trail: TrailName, seqno: int) -> None:
     durable, rba, to = segment.read_durable_end(), segment.first_rba, 4096
     while rba < durable:
         block = segment.block_header(rba, durable)
-        to = put(trail, seqno, to, block, segment.payload(rba, block))
+        to = put(trail, seqno, to, block, segment.plain(rba, block, sealed=True)[1])
         rba += block.size
     cut(trail, seqno, to)
 
@@ -385,9 +393,9 @@ def test_pump_replicat_and_its_workers_are_told_of_decrypttrail(trail):
     reader.read(payload=False)
     planned = reader.read(payload=False)
     assert planned is not None
-    assert len(read_records(FS, trail, trail_id(trail), planned)) == 3
+    assert len(read_records(FS, trail, trail_id(trail), reader.definitions, planned)) == 3
     with pytest.raises(MismatchError, match="DECRYPTTRAIL says"):
-        read_records(FS, only, trail_id(trail), planned)
+        read_records(FS, only, trail_id(trail), reader.definitions, planned)
 
 
 DECRYPT = "DECRYPTTRAIL AES256\n"

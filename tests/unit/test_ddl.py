@@ -8,24 +8,25 @@ from typing import Any
 import pytest
 
 from extract.assemble import Assembler
-from extract.sources.pgddl import DdlReader, parse
-from extract.sources.pgdriver import SqlError
-from extract.sources.pgoutput import Decoder, PgoutputError
+from extract.sources.postgres.ddl import VERSION, DdlReader, parse
+from extract.sources.postgres.driver import SqlError
+from extract.sources.postgres.pgoutput import Decoder, PgoutputError
 from pump.filter import Filter
 from tests.support import pgwire
 from tests.support.ddl_trail import BARE, DROPPED, MADE, NAME, RENAMED, SCRIPT, WIDE, WIDENED, write_ddl_trail
 from tests.support.pgwire import ListSink, shape_of
 from tests.unit.test_extract_assemble import A, Blocks, assembler, rows, transaction
-from trails import dump
 from trails.codec import decode_data, encode_data
 from trails.ddl import DDL_ROWS, DdlChange
 from trails.errors import DamageError, OperatorError, ParamError
-from trails.format import FLAG_DDL, BlockHeader, Indicator, Kind
+from trails.format import FLAG_DDL, BlockHeader, BlockKind, Indicator
 from trails.fs import RealFs
 from trails.position import Position, TrailName
 from trails.record import Op
-from trails.runtime.ddlparams import DdlRules, ddl_rules
-from trails.runtime.params import parse_text
+from trails.runtime.language.ddlparams import DdlRules, ddl_rules
+from trails.runtime.language.params import parse_text
+from trails.runtime.report.stats import TOTAL, Stats
+from trails.show import dump
 
 # --- the parameter ----------------------------------------------------------------------------------------------------
 
@@ -131,8 +132,8 @@ def ddl_transaction(sink: Assembler, place: int, *items: int) -> None:
 
 def test_a_schema_change_is_alone_in_its_block() -> None:
     """Small transactions before go out whole, those behind begin anew; counts and places are those of any other."""
-    counted: list[tuple[str, Op, int]] = []
-    sink, blocks = assembler(count=lambda table, op, n: counted.append((table.full_name, op, n)))
+    stats = Stats(lambda: 99)
+    sink, blocks = assembler(stats=stats)
     transaction(sink, 11)
     ddl_transaction(sink, 12, 0)
     transaction(sink, 13)
@@ -156,7 +157,8 @@ def test_a_schema_change_is_alone_in_its_block() -> None:
         (Op.COMMIT, 4), (Op.COMMIT, 2), (Op.COMMIT, 2), (Op.COMMIT, 2)
     ]  # fmt: skip
     assert [b["csn"] for b in blocks.blocks[3:6]] == ["csn14", "csn14", "csn15"]
-    assert counted.count(("sales.orders", Op.DDL, 1)) == 6
+    counted = {one["from"]: one["ddls"] for one in stats.period(TOTAL)["tables"]}
+    assert counted["sales.orders"] == 6
     assert sink.is_empty
 
 
@@ -206,7 +208,7 @@ def message(**more: Any) -> dict[str, Any]:
     old = {"schema": "public", "name": "t", "columns": [column(1, "id")], "key": ["id"]}
     new = old | {"columns": [column(1, "id"), column(2, "b", 16, "boolean", missing="t")]}
     facts = {"op": "ALTER", "oid": 9, "old": old, "new": new, "rows": True, "sql": "ALTER TABLE t ...", "flags": 0}
-    return {"version": 1, "key": "k", **facts, **more}
+    return {"version": VERSION, "key": "k", **facts, **more}
 
 
 class Told:
@@ -279,14 +281,15 @@ def test_a_message_that_is_not_believed() -> None:
     assert told.change(b"[" * 200_000 + b'"key": "k"', where="CSN 2") is None  # the key may have leaked
     told.key = "new"  # DELETE and ADD DDLCAPTURE while Extract ran
     assert told.change(message(key="new")) is not None and told.change(message()) is None
-    assert told.change({"version": 1, "key": "new", "failed": "why", "sql": "DROP x"}) is None
+    assert told.change({"version": VERSION, "key": "new", "failed": "why", "sql": "DROP x"}) is None
     assert "could not capture a schema change: why; the statement was: DROP x" in told.said[-1]
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"version": 2}, {"op": "TRUNCATE"}, {"old": None}, {"new": {}}, {"new": 3}, {"oid": "9"}, {"flags": None},
+        {"version": VERSION + 1}, {"op": "TRUNCATE"}, {"old": None}, {"new": {}}, {"new": 3}, {"oid": "9"},
+        {"flags": None},
         {"sql": 5}, {"op": "CREATE"}, {"new": {"schema": "s", "name": "t", "columns": [{}], "key": []}},
     ],
 )  # fmt: skip
@@ -356,8 +359,15 @@ def filtered(names: str, change: DdlChange, indicator: Indicator = Indicator.WHO
     records = [(Op.BEGIN, "1", "1", 1), (Op.DDL, change.to_wire()), (Op.COMMIT, 1)]
     records = records if indicator is Indicator.WHOLE else records[:2]
     payload = encode_data([], records)
+    ends = int(indicator is Indicator.WHOLE)
     header = BlockHeader(
-        Kind.DATA, indicator, payload.flags | FLAG_DDL, len(payload.data), payload.raw_len, changes=1, transactions=1
+        BlockKind.DATA,
+        indicator,
+        payload.flags | FLAG_DDL,
+        len(payload.data),
+        payload.raw_len,
+        changes=1,
+        transactions=ends,
     )
     kept = rule.data(header, payload.data, {}, "here")
     if kept is None:
@@ -377,7 +387,7 @@ def test_a_pump_passes_changes_of_the_tables_it_passes() -> None:
     assert filtered("items", WIDENED, Indicator.BEGIN) == (False, [Op.BEGIN])
     assert filtered("orders", WIDENED, Indicator.BEGIN) == (True, [Op.BEGIN, Op.DDL])
     broken = encode_data([], [(Op.DDL, ["x"])])
-    header = BlockHeader(Kind.DATA, Indicator.MIDDLE, broken.flags | FLAG_DDL, len(broken.data), broken.raw_len)
+    header = BlockHeader(BlockKind.DATA, Indicator.MIDDLE, broken.flags | FLAG_DDL, len(broken.data), broken.raw_len)
     with pytest.raises(DamageError, match="here: damaged DDL record"):
         Filter(lambda *_: True, lambda *_: None).data(header, broken.data, {}, "here")
 
@@ -411,7 +421,8 @@ def test_logdump_shows_schema_changes(tmp_path: Any, capsys: pytest.CaptureFixtu
 def test_verify_holds_the_DDL_bit_to_the_records(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A block with the bit and rows in it is told."""
     from tests.support.trail_script import IDENTITY
-    from trails.writer import Mark, TrailWriter
+    from trails.recovery import Mark
+    from trails.writer import TrailWriter
 
     trail = TrailName(str(tmp_path), "dd")
     writer = TrailWriter.open(RealFs(), trail, IDENTITY, start=Mark(), restart_open=True)
@@ -433,4 +444,7 @@ def test_verify_holds_the_DDL_bit_to_the_records(tmp_path: Any, capsys: pytest.C
     writer.close()
     assert dump.main([str(trail), "--verify"]) == 2
     out = capsys.readouterr().out
-    assert "expected one DDL record, found" in out and "expected no DDL, found" in out
+    assert (
+        "expected one DDL record and no change beside it, found" in out
+        and "expected changes of rows only, found" in out
+    )

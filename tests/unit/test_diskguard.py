@@ -7,18 +7,24 @@ import os
 
 import pytest
 
+from ggsci.manager.children import Child, Children
 from ggsci.manager.disk import Disk
+from ggsci.manager.params import ManagerParams
 from tests.support.homes import good, group, make_home
 from trails.checkpoint import Checkpoint
 from trails.errors import EXIT_AWAY, DiskFullError, OperatorError, ParamError
 from trails.fs import RealFs
-from trails.runtime import diskguard
-from trails.runtime import globals as globals_file
+from trails.position import TrailName
 from trails.runtime.clock import RealClock
-from trails.runtime.diskguard import Bound, DiskGuard, Limits, Space
-from trails.runtime.loop import Process, Stop, run
-from trails.runtime.report import Log
-from trails.runtime.startup import exit_of
+from trails.runtime.language import freespace
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.freespace import Bound
+from trails.runtime.language.params import parse_text
+from trails.runtime.process import diskguard
+from trails.runtime.process.diskguard import DiskGuard, Limits, Space
+from trails.runtime.process.loop import Process, Stop, run
+from trails.runtime.process.startup import exit_of
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 
 GB = 1 << 30
@@ -75,9 +81,10 @@ def test_bounds_are_bytes_or_a_share(home, text, warn, stop):
 
 
 def test_default_bounds_fit_small_and_huge_disks():
-    """A share of a disk of 16 MB, and no terabyte kept free on a huge one."""
-    assert (diskguard.DEFAULT_WARN.bytes_of(16 << 20), diskguard.DEFAULT_STOP.bytes_of(16 << 20)) == (1677721, 335544)
-    assert (diskguard.DEFAULT_WARN.bytes_of(1 << 50), diskguard.DEFAULT_STOP.bytes_of(1 << 50)) == (20 * GB, 4 * GB)
+    """A tenth of a disk of 16 MB, 64 MB of 2 GB, and no terabyte kept free on a huge one."""
+    assert (freespace.DEFAULT_WARN.bytes_of(16 << 20), freespace.DEFAULT_STOP.bytes_of(16 << 20)) == (1677721, 1677721)
+    assert freespace.DEFAULT_STOP.bytes_of(2 * GB) == 64 << 20
+    assert (freespace.DEFAULT_WARN.bytes_of(1 << 50), freespace.DEFAULT_STOP.bytes_of(1 << 50)) == (20 * GB, 4 * GB)
 
 
 @pytest.mark.parametrize("text", ["DISKWARN", "DISKWARN 100%", "DISKSTOP -1", "DISKSTOP 5 apples", "DISKWARN 1.5G"])
@@ -133,10 +140,10 @@ def test_inodes_are_guarded_too(home, monkeypatch, free, warns, writer_ends):
 
 @pytest.mark.parametrize(
     ("free", "writer_ends", "reader_ends"),
-    [(11 * GB, False, False), (3 * GB, False, False), (2 * GB - 1, True, False), (GB // 10, True, True)],
+    [(11 * GB, False, False), (3 * GB, False, False), (2 * GB - 1, True, False), (0, True, False)],
 )
 def test_readers_go_on_where_writers_end(home, free, writer_ends, reader_ends):
-    """What readers are past can be purged: they end at a tenth of DISKSTOP only."""
+    """What readers are past can be purged: the space below DISKSTOP is theirs, to the last byte."""
     Disk100.free = free
     for writes_trail, ends in ((True, writer_ends), (False, reader_ends)):
         guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=writes_trail, stop=lambda _error: None)
@@ -146,6 +153,21 @@ def test_readers_go_on_where_writers_end(home, free, writer_ends, reader_ends):
             assert error.exit_code == EXIT_AWAY
             assert "DISKSTOP" in str(error)
             assert "Make space" in str(error)
+
+
+def test_no_writer_outruns_its_bound_between_two_looks(home):
+    """At any speed it looks in time: by what it has written, and by how fast the space goes, whoever takes it."""
+    for own in (True, False):
+        Disk100.free, ended, written = 2 * GB + (64 << 20), [], [0]
+        guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=True, stop=ended.append)
+        guard.written = lambda written=written: written[0]
+        now, least = 0.0, Disk100.free
+        while not ended and least > 0:
+            guard(now)
+            written[0] += (256 << 10) if own else 0  # a gulp of 256 KB each millisecond; or somebody else's
+            Disk100.free -= (256 << 10) if own else 32 << 10
+            now, least = now + 0.001, Disk100.free
+        assert ended and least > 2 * GB - (2 << 20)
 
 
 def test_a_warning_comes_once_for_each_shortage(home):
@@ -192,7 +214,7 @@ class Writer(Process):
         return {}
 
 
-def test_cw_28_below_diskstop_a_process_saves_and_ends_with_exit_code_3(home):
+def test_below_diskstop_a_process_saves_and_ends_with_exit_code_3(home):
     """CW-28: flush, checkpoint with stop status A, close, and only then the error."""
     Disk100.free = GB
     stop, process, saved = Stop(), Writer(), []
@@ -233,6 +255,73 @@ def test_the_manager_starts_no_writer_on_a_full_disk(home):
     assert disk.no_space() == ""
 
 
+def test_after_a_full_disk_readers_start_before_writers(home):
+    """A reader of its trail that is about to run keeps a writer back, until all is well again."""
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    log, clock = log_of(home), FakeClock()
+    disk, children = Disk(home, Disk100(), log, clock), Children(home, ManagerParams(), log, clock)
+    disk.reader_to_come = children.reader_to_come
+    trail = TrailName.parse("./dirdat/lt", home.root)
+    children.children["PMP1"] = Child("EXTRACT", 0, 0, 0.0, alive=False, retry_at=clock.monotonic() + 5)
+    for free, waits in ((50, False), (1, True), (5, True), (50, True), (50, False)):
+        Disk100.free = free * GB
+        clock.sleep(31)
+        disk.step()
+        for why in (disk.no_space(group(home, "EXT1")), disk.no_space(trail=trail)):
+            assert bool(why) == waits
+            assert free != 5 or "EXTRACT PMP1, which reads this trail, starts first" in why
+        assert disk.no_space(group(home, "PMP1")) == ""
+    Disk100.free = GB
+    clock.sleep(31)
+    disk.step()
+    Disk100.free = 5 * GB
+    children.children["PMP1"].retry_at = None  # given up, or held: it is not waited for
+    assert disk.no_space(trail=trail) == ""
+
+
+def test_a_manager_that_is_started_on_an_enlarged_disk_starts_readers_first(home):
+    """The one before it saw the disk full: nobody has read yet, and a writer would fill it anew."""
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    good(home, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
+    good(home, "ADD EXTRACT pmp1, EXTTRAILSOURCE ./dirdat/lt")
+    log, clock = log_of(home), FakeClock()
+    Disk100.free = GB
+    Disk(home, Disk100(), log, clock).step()
+    Disk100.free = 50 * GB
+    disk = Disk(home, Disk100(), log, clock)
+    rules = ManagerParams.from_statements(parse_text("PORT 7809\nAUTOSTART ER *\n", "mgr.prm"), "mgr.prm")
+    sleeper = lambda _home, _group: ["/bin/sleep", "100"]  # noqa: E731  -- a process that has not taken its lock yet
+    children = Children(home, rules, log, clock, sleeper)
+    children.no_space, disk.reader_to_come = disk.no_space, children.reader_to_come
+    disk.step()
+    children._automatic_at = 0.0
+    children.adopt_and_start()
+    reader = children.children["PMP1"]
+    try:
+        assert reader.alive
+        writer = children.children["EXT1"]
+        assert "EXTRACT PMP1, which reads this trail, starts first" in writer.waits_for
+        assert not writer.alive
+    finally:
+        reader.process.kill()
+        reader.process.wait()
+    reader.alive = False  # it ended: nobody waits for it
+    assert disk.no_space(group(home, "EXT1")) == ""
+    clock.sleep(61)
+    disk.step()
+    assert not os.path.exists(os.path.join(home.folder("dirpcs"), "MGR.full"))
+
+
+def test_where_a_registration_cannot_be_read_no_reader_is_waited_for(home):
+    """The Manager asks this also for a pump that wants a Collector: no error may come out of it."""
+    children = Children(home, ManagerParams(), log_of(home), FakeClock())
+    with open(home.registration("BAD"), "w") as file:
+        file.write("{")
+    assert children.reader_to_come(TrailName.parse("./dirdat/lt", home.root)) == ""
+
+
 # --- ENOSPC itself ----------------------------------------------------------------------------------------------------
 
 
@@ -250,7 +339,7 @@ def test_a_write_that_finds_no_space_is_a_named_error_of_its_own(home, monkeypat
 
 def test_a_bound_reads_as_it_is_written():
     """For messages."""
-    assert [str(Bound(5, percent=True)), str(Bound(5 * GB)), diskguard.human(100), diskguard.human(1536)] == [
+    assert [str(Bound(5, percent=True)), str(Bound(5 * GB)), freespace.human(100), freespace.human(1536)] == [
         "5%", "5.0 GB", "100 bytes", "1.5 KB",
     ]  # fmt: skip
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from extract.assemble import Assembler
+from trails.ddl import CREATE, DdlChange, TableShape
 from trails.format import Indicator
 from trails.position import Position
 from trails.record import Column, Op, Record, TableDef
+from trails.runtime.report.stats import TOTAL, Stats
 
 A = TableDef("s", "a", (Column("id", "integer", "integer", key=True),))
 WIDER = TableDef("s", "a", (*A.columns, Column("v", "text", "text")))
@@ -170,12 +175,47 @@ def test_a_block_never_names_two_shapes_of_one_table() -> None:
 
 def test_what_goes_out_is_counted_by_table() -> None:
     """A truncate counts once for each of its tables, and is one change."""
-    counted: list[tuple[str, Op, int]] = []
-    sink, blocks = assembler(count=lambda table, op, n: counted.append((table.name, op, n)))
+    stats, met = Stats(lambda: 99), []
+    sink, blocks = assembler(stats=stats, resolved=met.append)
     sink.begin("csn11", "11", 11)
     rows(sink, 3)
     sink.records.append((int(Op.TRUNCATE), (sink.table(A), sink.table(B)), 0))
     sink.commit(Position(0, 11), "csn11", 11)
     sink.cut()
     assert blocks.blocks[0]["changes"] == 4
-    assert sorted(counted) == [("a", Op.INSERT, 3), ("a", Op.TRUNCATE, 1), ("b", Op.TRUNCATE, 1)]
+    tables = stats.period(TOTAL)["tables"]
+    counted = [(one["from"], one["inserts"], one["truncates"], one["operations"]) for one in tables]
+    assert sorted(counted) == [("s.a", 3, 1, 4), ("s.b", 0, 1, 1)]
+    sink.begin("csn12", "12", 12)
+    rows(sink, 1)
+    assert met == [A, B]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_source_that_trusts_its_cache_names_the_right_tables(seed: int) -> None:
+    """The contract of `records` and `cache`: both bound once, and an index is asked for where the cache has none."""
+    sink, blocks = assembler()
+    append, cache, draw, place = sink.records.append, sink.cache, random.Random(seed), 10
+    for _ in range(200):
+        place += 1
+        sink.begin(f"csn{place}", str(place), place)
+        for _ in range(draw.randrange(6)):
+            table = draw.choice((A, B, WIDER))
+            if table.id not in cache:
+                number = sink.table(table)
+                cache[table.id] = number
+            append((int(Op.INSERT), cache[table.id], [table.id.hex()]))
+            sink.grew(draw.choice((5, 60)))
+            if draw.random() < 0.05:
+                sink.ddl(DdlChange(CREATE, None, TableShape("s", f"n{place}", ()), "CREATE TABLE"))
+        if draw.random() < 0.1:
+            sink.abandon()
+        else:
+            sink.commit(Position(0, place), f"csn{place}", place)
+        if draw.random() < 0.3:
+            sink.cut()
+    assert sink.cache is cache and len(blocks.blocks) > 50
+    for block in blocks.blocks:
+        for record in block["records"]:
+            if record[0] == Op.INSERT:
+                assert block["tables"][record[1]].hex() == record[2][0]

@@ -8,7 +8,7 @@ import pytest
 
 from extract.assemble import Assembler
 from extract.params import ExtractParams
-from extract.sources.pgoutput import Decoder
+from extract.sources.postgres.pgoutput import Decoder
 from tests.support import pgwire
 from tests.support.pgwire import UNCHANGED, shape_of
 from tests.unit.test_extract_assemble import Blocks
@@ -16,8 +16,8 @@ from trails.ddl import ALTER, DdlChange, DdlColumn, TableShape
 from trails.errors import OperatorError
 from trails.position import Position
 from trails.record import Column, Op, TableDef
-from trails.runtime.params import parse_text
-from trails.runtime.tableparams import environment
+from trails.runtime.language.params import parse_text
+from trails.runtime.language.tableparams import environment
 
 TABLES = """TABLE s.*, COLSEXCEPT (v, secret), TOKENS (x = @GETENV ('TRANSACTION', 'XID'));
 TABLE s.plain;
@@ -146,7 +146,7 @@ def test_an_unchanged_value_of_a_column_that_is_left_out_need_not_be_known() -> 
     decoder = Decoder(sink, shape_of, 0)
     for message in (pgwire.begin(100), pgwire.relation(relation), pgwire.update(1, [b"1", UNCHANGED, b"w"])):
         decoder.decode(message)
-    with pytest.raises(OperatorError, match=r"public\.t.* column w .*ADD TRANDATA"):
+    with pytest.raises(OperatorError, match=r"public\.t.* column w.*ADD TRANDATA"):
         decoder.decode(pgwire.update(1, [b"1", UNCHANGED, UNCHANGED]))
     sink.cut()
     sink._put_out_all()

@@ -11,20 +11,25 @@ import pytest
 
 from extract.extract import Extract, Settings
 from extract.params import ExtractParams
-from extract.sources import pgguard
-from extract.sources.pgguard import SlotFacts, SlotGuard, WalLimits
+from extract.retention import Retained, RetentionGuard
+from extract.source import SourceFacts
+from extract.sources.postgres.guard import retained
+from extract.sources.postgres.limits import WalLimits
+from extract.sources.postgres.slots import STALE_SECONDS, SlotFacts
 from ggsci.manager.slots import FIRST_SECONDS, REPEAT_SECONDS, SlotChecks
 from tests.support.homes import make_home, wait_for
 from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import TRAIL, Tx
 from trails.errors import EXIT_OPERATOR, AwayError, OperatorError
-from trails.runtime import registration
+from trails.position import Position
 from trails.runtime.clock import Clock, RealClock
-from trails.runtime.diskguard import Bound
-from trails.runtime.home import Home
-from trails.runtime.params import parse_text
-from trails.runtime.registration import Registration
-from trails.runtime.report import Log
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registered, Registration
+from trails.runtime.language.freespace import Bound
+from trails.runtime.language.params import parse_text
+from trails.runtime.report.answers import KeptAnswer
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock, FaultFs
 
 GB = 1 << 30
@@ -40,7 +45,7 @@ def parameters(text: str = "") -> WalLimits:
     """The limits of a parameter file."""
     base = "EXTRACT ext1\nSOURCEDB postgresql://h/d\nEXTTRAIL ./dirdat/lt\nTABLE public.*;\n"
     params = ExtractParams.from_statements(parse_text(base + text, "ext1.prm"))
-    return WalLimits.of(params.wal_warn, params.wal_critical)
+    return WalLimits.of(params.settings(None))
 
 
 @pytest.mark.parametrize(
@@ -71,13 +76,14 @@ class Guarded:
     """A guard and what it said."""
 
     def __init__(self) -> None:
-        self.facts: SlotFacts | None = None
+        self.found: Retained | None = None
         self.said: list[str] = []
-        self.guard = SlotGuard(lambda: self.facts, WalLimits((Bound(10),), (Bound(100),)), self.said.append)
+        self.limits = WalLimits((Bound(10),), (Bound(100),))
+        self.guard = RetentionGuard(lambda: self.found, self.said.append)
 
     def sees(self, found: SlotFacts | None, now: float = 0.0) -> int:
         """How many lines were said in all after this look."""
-        self.facts = found
+        self.found = retained(found, self.limits) if found else None
         self.guard.judge(now)
         return len(self.said)
 
@@ -109,7 +115,7 @@ def test_log_that_the_next_checkpoint_may_remove_is_critical_whatever_the_bounds
 def test_log_that_may_be_removed_again_is_news_again_also_without_a_bound():
     """WALCRITICAL 0: only the server's word counts, and is left when the server takes it back."""
     one = Guarded()
-    one.guard = SlotGuard(lambda: one.facts, WalLimits((Bound(0),), (Bound(0),)), one.said.append)
+    one.limits = WalLimits((Bound(0),), (Bound(0),))
     found = [facts(5, "unreserved", limit=1), facts(5, limit=1), facts(5, "unreserved", limit=1)]
     assert [one.sees(each, now) for now, each in enumerate(found)] == [1, 1, 2]
 
@@ -118,19 +124,19 @@ def test_what_was_found_long_ago_is_not_told_as_what_is():
     """GG-19: looks that fail or hang leave no figure that looks like one of now."""
     now = facts(9)
     assert now.is_news
-    assert not replace(now, checked_us=now.checked_us - int(pgguard.STALE_SECONDS * 1_000_000) - 1).is_news
+    assert not replace(now, checked_us=now.checked_us - int(STALE_SECONDS * 1_000_000) - 1).is_news
 
 
 def test_the_same_look_is_judged_once():
     """The capturing thread asks thousands of times a second."""
     one = Guarded()
-    look = facts(50)
-    assert one.sees(look, 0.0) == 1
-    assert one.sees(look, 1e9) == 1
+    assert one.sees(facts(50), 0.0) == 1
+    one.guard.judge(1e9)
+    assert len(one.said) == 1
 
 
-def test_a_lost_slot_ends_the_extract_with_code_2_and_a_remedy():
-    """Pitfall 12: no retry brings the log back."""
+def test_PF_12_a_lost_slot_ends_the_extract_with_code_2_and_a_remedy():
+    """No retry brings the log back."""
     one = Guarded()
     with pytest.raises(OperatorError) as error:
         one.sees(facts(None, "lost", limit=16 << 20, reason="wal_removed"))
@@ -142,8 +148,8 @@ def test_a_lost_slot_ends_the_extract_with_code_2_and_a_remedy():
 
 def test_what_the_server_does_not_limit_is_said_to_be():
     """No headroom is known: the disk's free space is not the server's to tell."""
-    assert "no limit (max_slot_wal_keep_size)" in pgguard.text(facts(50), WalLimits(), 1)
-    assert "after 30 bytes more" in pgguard.text(facts(50, limit=80), WalLimits(), 1)
+    assert "no limit (max_slot_wal_keep_size)" in retained(facts(50), WalLimits()).text(1)
+    assert "after 30 bytes more" in retained(facts(50, limit=80), WalLimits()).text(1)
 
 
 # --- the Extract ---
@@ -154,9 +160,10 @@ class Decoding(ScriptedSource):
 
     waiting = 0
 
-    def measures(self) -> dict[str, Any]:
-        """As the PostgreSQL source does after a look."""
-        return {"backlog_bytes": self.waiting, "wal_status": "reserved"}
+    def facts(self, origin: Position, state: str, time_us: int | None) -> SourceFacts:
+        """As the PostgreSQL source's are after a look."""
+        measures = {"backlog_bytes": self.waiting, "log_status": "reserved"}
+        return replace(super().facts(origin, state, time_us), measures=measures)
 
 
 def test_log_that_waits_is_lag_also_while_nothing_comes():
@@ -187,7 +194,7 @@ def test_log_that_waits_is_lag_also_while_nothing_comes():
 def home(tmp_path: Path) -> Home:
     """One stopped Extract with a slot, one without, and a pump."""
     made = make_home(tmp_path / "home")
-    registration.save(made, Registration("EXT1", "EXTRACT", "TRANLOG", slot={"slot": "tg_1"}))
+    registration.save(made, Registration("EXT1", "EXTRACT", "TRANLOG", registered=Registered(made={"slot": "tg_1"})))
     registration.save(made, Registration("EXT2", "EXTRACT", "TRANLOG"))
     registration.save(made, Registration("PMP1", "EXTRACT", "TRAIL", "./dirdat/lt"))
     return made
@@ -215,9 +222,9 @@ def test_the_manager_says_once_that_a_stopped_extracts_slot_is_lost(home: Home):
     """An ERROR line, again after an hour; groups without a slot of their own are not asked about."""
     asked: list[str] = []
 
-    def look(_: Home, name: str) -> dict[str, Any]:
+    def look(_: Home, name: str) -> KeptAnswer:
         asked.append(name)
-        return {"wal_status": "lost", "lost": "slot tg_1 is lost: re-sync"}
+        return KeptAnswer(log_status="lost", lost="slot tg_1 is lost: re-sync")
 
     clock = FakeClock()
     one = checks(home, look, clock)
@@ -234,11 +241,12 @@ def test_the_manager_says_once_that_a_stopped_extracts_slot_is_lost(home: Home):
 
 def test_the_manager_warns_by_the_groups_own_limits_and_goes_on_without_its_database(home: Home):
     """A database that is away is no news; what is kept back is, once a level."""
-    answers: list[dict[str, Any] | AwayError] = [
-        AwayError("down"), {"level": 1, "text": "much"}, {"level": 1, "text": "much"}, {"level": 2, "text": "more"},
+    answers: list[KeptAnswer | AwayError] = [
+        AwayError("down"),
+        *(KeptAnswer(level=level, text=text) for level, text in ((1, "much"), (1, "much"), (2, "more"))),
     ]  # fmt: skip
 
-    def look(_: Home, name: str) -> dict[str, Any]:
+    def look(_: Home, name: str) -> KeptAnswer:
         answer = answers.pop(0)
         if isinstance(answer, AwayError):
             raise answer
@@ -248,3 +256,13 @@ def test_the_manager_warns_by_the_groups_own_limits_and_goes_on_without_its_data
     assert [line.rpartition("EXTRACT ")[2] for line in said(home)] == [
         "EXT1 is not running: much.", "EXT1 is not running: more.",
     ]  # fmt: skip
+
+
+def test_status_tells_what_the_managers_last_look_found(home: Home):
+    """For the page and /metrics: the slot's figures alone, and none once the next look is overdue."""
+    one = checks(home, lambda *_: KeptAnswer("slot tg_1", "reserved", log_kept_bytes=5, level=0))
+    rounds(one, 0)
+    assert one.rows(0) == {}
+    rounds(one, FIRST_SECONDS)
+    assert one.rows(FIRST_SECONDS + 60) == {"EXT1": {"log_status": "reserved", "log_kept_bytes": 5}}
+    assert one.rows(FIRST_SECONDS + 121) == {}

@@ -16,7 +16,7 @@ from trails.heartbeat import Beat, Stamp, beat_of
 from trails.position import Position
 from trails.record import Column, Op, TableDef
 from trails.runtime.clock import Clock, RealClock
-from trails.runtime.heartbeattable import HeartbeatTable
+from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.testing import FakeClock
 
 OWNER = Owner("e" * 32, "EXT1")
@@ -124,7 +124,10 @@ def test_an_abandoned_heartbeat_comes_again():
     assert block["heartbeat"]
 
 
-@pytest.mark.parametrize("at", ["yesterday", "infinity", "0044-03-15 00:00:00+00 BC", "294276-01-01 00:00:00+00"])
+@pytest.mark.parametrize(
+    "at",
+    ["yesterday", "infinity", "0044-03-15 00:00:00+00 BC", "294276-01-01 00:00:00+00", "2026-01-01 00:00:00"],
+)
 def test_what_anybody_else_wrote_under_our_key_never_ends_capture(at: str):
     """It would come again with each start, for ever: dropped, and told once."""
     told: list[str] = []
@@ -135,7 +138,7 @@ def test_what_anybody_else_wrote_under_our_key_never_ends_capture(at: str):
         sink.begin(f"csn{place}", str(place), place)
         seed(sink, at=at)
         sink.commit(Position(0, place), f"csn{place}", place)
-    beats.tell()
+    beats.heart.tell()
     assert (blocks.blocks, sink.origin.rba, sink.is_empty) == ([], 12, True)
     (line,) = told
     assert "gg.gg_heartbeat_seed: expected a heartbeat of this release" in line

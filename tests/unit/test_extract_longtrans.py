@@ -12,7 +12,7 @@ from extract.longtrans import LongSetting, LongTransactions, OpenTransaction, Ou
 from tests.support.scripted import ScriptedLog, ScriptedSource
 from tests.support.trail_script import SCRIPT, TRAIL
 from trails.errors import AwayError, OperatorError, ParamError
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 from trails.testing import FakeClock, FaultFs
 
 HOUR = 3_600_000_000
@@ -21,6 +21,7 @@ HOUR = 3_600_000_000
 def transaction(xid: str, hours: float | None, **more: object) -> OpenTransaction:
     """One of that age."""
     facts = {"user": "app", "database": "shop", "client": "psql process 4711", "pid": 4711, "state": "idle"} | more
+    facts.setdefault("mend", "SELECT pg_terminate_backend(4711)")
     age = None if hours is None else int(hours * HOUR)
     return OpenTransaction(xid, start_us=0 if age is not None else None, age_us=age, **facts)  # type: ignore[arg-type]
 
@@ -50,7 +51,7 @@ class Looking:
     def after(self, seconds: float, *transactions: OpenTransaction) -> list[str]:
         """What is said when so much time has passed and these are open."""
         self.said.clear()
-        self.found = Outstanding(transactions, "gg_ext1", "0/1A", 120 << 20)
+        self.found = Outstanding(transactions, "slot gg_ext1", "LSN 0/1A", 120 << 20, "GRANT pg_read_all_stats")
         self.clock.sleep(seconds)
         self.long.look(self.clock.monotonic())
         if self.long.under_way is not None:
@@ -78,8 +79,23 @@ def test_a_long_transaction_is_warned_of_again_each_time_it_got_as_old_once_more
     assert len(looking.after(300, transaction("7", 2.5), transaction("8", 1.1))) == 1
     assert looking.after(300) == []
     assert len(looking.after(300, transaction("7", 1.2))) == 1  # another one: ids come round again
-    prepared = transaction("5", 3, name="gid 1", pid=None, state="")
+    prepared = transaction(
+        "5", 3, name="gid 1", pid=None, state="", mend="ROLLBACK PREPARED or COMMIT PREPARED 'gid 1'"
+    )
     assert looking.after(300, prepared)[0].endswith("or ROLLBACK PREPARED or COMMIT PREPARED 'gid 1'")
+
+
+def test_transactions_that_are_hidden_altogether_are_told_once() -> None:
+    """Whoever sees nothing does not know that nothing is open."""
+    looking = Looking(LongSetting(3600, 300))
+    blind = Outstanding(unhide="GRANT PROCESS ON *.*", hidden=True)
+    looking.long._outstanding = lambda: blind
+    (said,) = looking.after(300)
+    assert said == (
+        "WARNLONGTRANS can't judge open transactions of other users: they are not shown to this Extract's user. "
+        "GRANT PROCESS ON *.* TO that user"
+    )
+    assert looking.after(300) == []
 
 
 def test_a_source_that_is_away_is_told_once() -> None:
@@ -137,7 +153,8 @@ def test_the_parameter() -> None:
     (one, two) = parse_text("WARNLONGTRANS 2h, CHECKINTERVAL 3m\nWARNLONGTRANS 0s\n", "x")
     assert (long_setting(one), long_setting(two)) == (LongSetting(7200, 180), LongSetting(0, 300))
     assert [seconds_of(text) for text in ("30s", "10M", "1d")] == [30, 600, 86_400]
-    for words in ("", "2", "2 h", "2h CHECKINTERVAL", "2h EVERY 3m", "2h CHECKINTERVAL 0s"):
+    assert [seconds_of(text) for text in ("30SECS", "10min", "12HOURS", "1DAY")] == [30, 600, 43_200, 86_400]
+    for words in ("", "2hrs", "2se", "2", "2 h", "2h CHECKINTERVAL", "2h EVERY 3m", "2h CHECKINTERVAL 0s"):
         with pytest.raises(ParamError, match="WARNLONGTRANS: expected"):
             long_setting(parse_text(f"WARNLONGTRANS {words}", "x")[0])
 

@@ -13,7 +13,7 @@ import trails
 from trails import format as fmt
 from trails.codec import binary, decode_data, decode_defs, encode_data
 from trails.errors import DamageError, OperatorError, VersionError
-from trails.format import BlockHeader, FileHeader, Indicator, Kind
+from trails.format import BlockHeader, BlockKind, FileHeader, Indicator
 from trails.position import Position
 from trails.record import MISSING, Op
 
@@ -21,7 +21,7 @@ FORMAT_MD = Path(trails.__file__).with_name("FORMAT.md").read_text("utf-8")
 EXAMPLE_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
 FLAG_NAMES = {
     fmt.FLAG_LZ4: "the payload is an LZ4 block", fmt.FLAG_DDL: "DDL", fmt.FLAG_HEARTBEAT: "heartbeat",
-    fmt.FLAG_AES: "encrypted",
+    fmt.FLAG_AES: "encrypted", fmt.FLAG_STATE: "a state is behind the payload",
 }  # fmt: skip
 HEADER = FileHeader(
     EXAMPLE_ID, "lt", 0, 1_000_000, "home", "EXT1", "host", {"kind": "postgresql"}, b"\1" * 16, "00000000/00000A10",
@@ -34,7 +34,7 @@ def example_bytes() -> bytes:
     records = [(Op.BEGIN, "00000000/00000A10", "7", 1_000_000), (Op.INSERT, 0, ["1", None]), (Op.COMMIT, 1)]
     payload = encode_data([EXAMPLE_ID], records)
     header = BlockHeader(
-        Kind.DATA, Indicator.WHOLE, payload.flags, len(payload.data), payload.raw_len, 1, 1, Position(0, 0xA40),
+        BlockKind.DATA, Indicator.WHOLE, payload.flags, len(payload.data), payload.raw_len, 1, 1, Position(0, 0xA40),
         1_000_000, "00000000/00000A10", payload.crc,
     )  # fmt: skip
     seed = fmt.file_seed(EXAMPLE_ID, 0)
@@ -61,8 +61,10 @@ def test_worked_example_is_what_the_code_writes() -> None:
         f"format version   {fmt.VERSION}\n",
         f"`wrapped` ({fmt.WRAPPED_SIZE} bytes)",
         f"{fmt.SEAL_SIZE} more if it is encrypted",
+        f"ASCII of at most {fmt.MAX_STATE} characters",
+        f"the state's length ({fmt.STATE_LENGTH} bytes)",
         *(f"bit {flag.bit_length() - 1}: {what}" for flag, what in FLAG_NAMES.items()),
-        *(f"{int(kind)} {kind.name}" for kind in Kind),
+        *(f"{int(kind)} {kind.name}" for kind in BlockKind),
         *(f"{int(i)} {i.name.lower()}" for i in Indicator),
         *(f"| `[{int(op)}, " for op in Op),
     ],
@@ -113,7 +115,7 @@ def test_every_flipped_header_bit_is_found() -> None:
 
 def test_every_flipped_block_bit_is_found() -> None:
     """Any one flipped bit of a block header is an error, and so is another place or another file."""
-    header = BlockHeader(Kind.DATA, Indicator.END, 1, 10, 20, 3, 1, Position(4, 5), -6, "CSN", 7)
+    header = BlockHeader(BlockKind.DATA, Indicator.END, 1, 10, 20, 3, 1, Position(4, 5), -6, "CSN", 7)
     made = fmt.make_block_header(header, HEADER.seed, 4096)
     assert fmt.parse_block_header(made, HEADER.seed, 4096, "f") == header
     for i in range(len(made) * 8):
@@ -129,7 +131,7 @@ def test_every_flipped_block_bit_is_found() -> None:
 
 def test_lengths_are_checked_before_anybody_allocates() -> None:
     """A block header with a right CRC and an absurd length is refused."""
-    header = BlockHeader(Kind.DATA, payload_len=fmt.MAX_PAYLOAD + 1)
+    header = BlockHeader(BlockKind.DATA, payload_len=fmt.MAX_PAYLOAD + 1)
     with pytest.raises(DamageError, match="lengths up to"):
         fmt.parse_block_header(fmt.make_block_header(header, 0, 0), 0, 0, "f")
 
@@ -138,29 +140,35 @@ def test_memory_for_a_payload_is_taken_by_its_own_length() -> None:
     """A hundred bytes that promise a gigabyte are damage at once; what LZ4 can really make of zeros is not."""
     tracemalloc.start()
     try:
-        header = BlockHeader(Kind.METADATA, flags=fmt.FLAG_LZ4, payload_len=100, raw_len=fmt.MAX_PAYLOAD)
+        header = BlockHeader(BlockKind.DATA, flags=fmt.FLAG_LZ4, payload_len=100, raw_len=fmt.MAX_PAYLOAD)
         with pytest.raises(DamageError, match=f"expected fewer bytes from 100 of LZ4, found {fmt.MAX_PAYLOAD}"):
+            decode_data(header, bytes(100))
+        with pytest.raises(DamageError, match=f"{fmt.MAX_PAYLOAD} bytes of definitions"):
             decode_defs(header, bytes(100))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    payload = encode_data([], [[1, "\0" * (32 << 20)]])
-    header = BlockHeader(Kind.DATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len)
+    payload = encode_data([EXAMPLE_ID], [(Op.INSERT, 0, ["\0" * (32 << 20)])])
+    header = BlockHeader(
+        BlockKind.DATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len, changes=1
+    )
     assert payload.raw_len > 250 * len(payload.data)
-    assert len(decode_data(header, payload.data)[1][0][1]) == 32 << 20
+    assert len(decode_data(header, payload.data)[1][0][2][0]) == 32 << 20
 
 
 def test_long_csn_is_refused_not_cut() -> None:
     """A CSN that does not fit is an error at the writer."""
     with pytest.raises(OperatorError, match="at most 40"):
-        fmt.make_block_header(BlockHeader(Kind.PLACE, csn="9" * 41), 0, 0)
+        fmt.make_block_header(BlockHeader(BlockKind.PLACE, csn="9" * 41), 0, 0)
 
 
 def test_four_kinds_of_value_stay_apart() -> None:
     """Text (as str or bytes), bytes, NULL and missing come back as what they were; so does text that is no UTF-8."""
     image = ["é", "é".encode(), binary(b"\0\xff"), None, MISSING, "", b"", binary(b""), b"\xff"]
     payload = encode_data([EXAMPLE_ID], [(Op.INSERT, 0, image)])
-    header = BlockHeader(Kind.DATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len)
+    header = BlockHeader(
+        BlockKind.DATA, flags=payload.flags, payload_len=len(payload.data), raw_len=payload.raw_len, changes=1
+    )
     ids, records = decode_data(header, payload.data)
     assert ids == [EXAMPLE_ID]
     assert records == [[Op.INSERT, 0, ["é", "é", b"\0\xff", None, False, "", "", b"", "\udcff"]]]

@@ -11,8 +11,8 @@ import pytest
 from trails.errors import LockedError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.status import lock_holder
-from trails.watch import Watch
+from trails.runtime.home.status import lock_holder
+from trails.watch import FolderWatch
 from trails.writer import TrailWriter, WriterIdentity
 
 IDENTITY = WriterIdentity("e" * 32, "EXT1", "here", {})
@@ -28,7 +28,7 @@ def test_a_trail_in_a_folder_that_does_not_exist_is_told(tmp_path):
 def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path):
     """Told as the operator's to mend, with the folder."""
     with pytest.raises(OperatorError, match="dirdat/sub can't be watched: No such file"):
-        Watch(str(tmp_path / "dirdat" / "sub"))
+        FolderWatch(str(tmp_path / "dirdat" / "sub"))
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):

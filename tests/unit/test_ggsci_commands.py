@@ -15,14 +15,15 @@ import pytest
 
 from ggsci import __main__ as entry
 from ggsci import admin
-from ggsci.session import Session
+from ggsci.commands.session import OperatorSession
 from tests.support.homes import as_json, bad, good, group, make_home, run, write
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime import registration
+from trails.runtime.home import registration
+from trails.runtime.home.registration import Registered
 from trails.writer import TrailWriter
 
 REPLICAT_PRM = """REPLICAT rep1
@@ -61,7 +62,7 @@ def make_trail(home, path="./dirdat/lt"):
 
 def test_create_subdirs_makes_private_folders_once(tmp_path):
     """0700 folders and an id; a second time leaves them."""
-    from trails.runtime.home import SUBDIRS, Home
+    from trails.runtime.home.home import SUBDIRS, Home
 
     home = Home(str(tmp_path / "new"))
     first = good(home, "CREATE SUBDIRS")
@@ -74,7 +75,7 @@ def test_create_subdirs_makes_private_folders_once(tmp_path):
 
 def test_a_folder_that_is_no_home_is_told(tmp_path):
     """The hint names the command that mends it."""
-    from trails.runtime.home import Home
+    from trails.runtime.home.home import Home
 
     assert "CREATE SUBDIRS" in bad(Home(str(tmp_path)), "INFO ALL")
 
@@ -86,8 +87,10 @@ def test_a_file_of_a_group_that_is_not_added_yet_is_checked_as_what_it_says(home
     """GoldenGate's USERIDALIAS line, and no SOURCEDB: an Extract all the same, and what is missing is told."""
     write(home, "ext1", "EXTRACT ext1\nUSERIDALIAS src\nEXTTRAIL ./dirdat/lt\nTABLE s.*;\n")
     text = bad(home, "CHECK PARAMS ext1")
-    assert "USERIDALIAS: Extract has no such parameter" in text
-    assert "SOURCEDB is missing; expected SOURCEDB url [, USERIDALIAS alias" in text
+    assert "ext1.prm:2: USERIDALIAS: " in text
+    assert "ADD CREDENTIALSTORE" in text
+    url = "postgresql://HOST:PORT/DATABASE or mysql://HOST:PORT/DATABASE"
+    assert f"and write SOURCEDB {url}, as no URL is there" in text
     assert "EXTTRAIL" not in text
     write(home, "ext1", "EXTRACT ext1\nRMTTRAIL ./dirdat/rt\n")
     assert "RMTHOST is missing" in bad(home, "CHECK PARAMS ext1")
@@ -181,7 +184,8 @@ def test_an_alter_is_recorded_with_a_new_number(groups):
         {"seqno": 1, "rba": 0, "etrollover": True},
         2,
     )
-    good(groups, "ALTER EXTRACT ext1, LSN 0/16B3748")
+    text = good(groups, "ALTER EXTRACT ext1, LSN 0/16B3748!")
+    assert "EXT1 has captured up to" in text
     assert (group(groups, "EXT1").alter, group(groups, "EXT1").alter_no) == ({"csn": "0/16B3748"}, 3)
     good(groups, "ALTER EXTRACT ext1, DESC 'renamed'")
     assert group(groups, "EXT1").alter_no == 3
@@ -249,13 +253,24 @@ def test_delete_says_that_the_checkpoint_row_remains(groups):
 
 def test_delete_removes_checkpoint_and_names_the_slot(groups):
     """A slot that nobody drops fills the source's disk: it is named."""
-    saved = replace(group(groups, "EXT1"), slot={"slot": "tg_ext1", "dbname": "shop"})
+    saved = replace(group(groups, "EXT1"), registered=Registered("PostgreSQL", "shop", made={"slot": "tg_ext1"}))
     registration.save(groups, saved)
     path = groups.checkpoint("EXT1", "EXTRACT")
     checkpoint.save(groups.fs, path, Checkpoint("EXT1", "EXTRACT"))
-    assert "slot tg_ext1 remains in database shop" in good(groups, "DELETE EXTRACT ext1")
+    assert "remains in database shop and holds back its log: slot tg_ext1." in good(groups, "DELETE EXTRACT ext1")
     assert not os.path.exists(path)
     assert "EXT1" not in good(groups, "INFO ALL")
+
+
+def test_a_group_whose_registration_cant_be_read_is_deleted_and_added_again(groups):
+    """As its message says; a Replicat goes on at its row, which bears the same key."""
+    for name, kind, more in (("EXT1", "EXTRACT", "TRANLOG, BEGIN NOW"), ("REP1", "REPLICAT", "EXTTRAIL ./dirdat/rt")):
+        key = group(groups, name).group_key
+        Path(groups.registration(name)).write_text("{")
+        assert "DELETE and ADD the group" in bad(groups, f"INFO {name}")
+        good(groups, f"DELETE {kind} {name}")
+        good(groups, f"ADD {kind} {name}, {more}")
+        assert group(groups, name).group_key == key
 
 
 def test_wildcards_mean_all_that_match(groups):
@@ -321,6 +336,30 @@ def test_every_mistake_of_a_parameter_file_is_listed(groups):
     assert "s3cret" not in text
 
 
+def test_check_params_takes_a_wildcard(groups):
+    """The Manager and all groups that it matches, each with its mistakes; what it does not match is not looked at."""
+    write(groups, "rep1", "REPLICAT rep1\nTARGTDB postgresql://h/d\nMAP s.*, TARGET s.*;\n")
+    write(groups, "mgr", "PORT 7809\n")
+    text = bad(groups, "CHECK PARAMS *")
+    assert f"{groups.prm('mgr')}: no mistakes found" in text
+    assert f"{groups.prm('rep1')}:2" in text
+    assert groups.prm("ext1") in text
+    assert groups.prm("rep1") not in good(groups, "CHECK PARAMS m*")
+    assert "no group matches X*" in bad(groups, "CHECK PARAMS X*")
+
+
+def test_a_mistake_in_globals_is_told_with_every_file(home):
+    """No process starts with it, so no file is called right; both files' mistakes are told."""
+    Path(home.prm("mgr")).write_text("PORT 7809\n")
+    assert "no mistakes" in good(home, "CHECK PARAMS mgr")
+    Path(home.globals).write_text("CHECKPOINTTABLE chk\n")
+    assert f"{home.globals}:1: CHECKPOINTTABLE: expected schema.table" in bad(home, "CHECK PARAMS mgr")
+    Path(home.prm("mgr")).write_text("PORT x\n")
+    text = bad(home, "CHECK PARAMS mgr")
+    assert f"{home.globals}:1:" in text
+    assert f"{home.prm('mgr')}:1: PORT" in text
+
+
 def test_view_params_masks_passwords(groups):
     """What is shown on a screen, and kept in its scroll-back, holds none."""
     write(groups, "rep1", REPLICAT_PRM)
@@ -382,7 +421,7 @@ def test_obey_echoes_runs_all_and_fails_if_one_did(home):
 def test_obey_stops_an_endless_nesting(home):
     """A file that obeys itself ends with one clear error; without ALLOWNESTED at its first line."""
     Path(home.root, "loop.oby").write_text("OBEY loop.oby\n")
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     text = bad(home, "OBEY loop.oby", session)
     assert text.count("may not OBEY another one") == 1
     good(home, "ALLOWNESTED", session)
@@ -393,7 +432,7 @@ def test_obey_stops_an_endless_nesting(home):
 
 def test_history_and_again(home):
     """By number, from the end, by beginning; a password is not kept."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     for line in ("INFO ALL", "VERSIONS", "DBLOGIN USERID gg, PASSWORD s3cret"):
         run(home, line, session)
     assert "1: INFO ALL" in good(home, "HISTORY", session)
@@ -431,10 +470,14 @@ with open(sys.argv[1], "a") as log:
 verb = request["verb"]
 replies = {
     "dblogin": {"user": "gg", "database": "shop", "server": "16"},
-    "register": {"slot": "tg_ext1", "publication": "tg_ext1", "lsn": "0/16B3748", "systemid": "7", "dbname": "shop"},
+    "register": {
+        "kind": "PostgreSQL", "database": "shop", "title": "PostgreSQL WAL", "identity": {"system": "7"},
+        "made": {"slot": "tg_ext1", "publication": "tg_ext1"}, "place": {"seqno": 1, "rba": 9, "csn": "0/16B3748"},
+        "csn_label": "LSN",
+    },
     "add_trandata": {"tables": [{"table": "s.t", "message": "replica identity FULL is set for table s.t."}]},
 }
-if "wrong" in request["url"]:
+if "wrong" in request["url"] or ("strict" in request["url"] and "typed" not in request["url"]):
     print(json.dumps({"ok": False, "error": "password authentication failed for user gg"}))
 else:
     print(json.dumps({"ok": True, **replies.get(verb, {})}))
@@ -453,7 +496,7 @@ def asked(tmp_path, monkeypatch):
 
 def test_dblogin_gives_the_password_to_standard_input_only(groups, asked):
     """USERID and PASSWORD become a URL with everything quoted; the prompt shows the login."""
-    session = Session(groups.root)
+    session = OperatorSession(groups.root)
     good(groups, "DBLOGIN USERID gg@host:5433/shop, PASSWORD 'p@ss/word'", session)
     assert asked()[0]["url"] == "postgresql://gg:p%40ss%2Fword@host:5433/shop"
     assert " as gg@shop) 2> " in session.prompt
@@ -462,23 +505,38 @@ def test_dblogin_gives_the_password_to_standard_input_only(groups, asked):
     assert session.login is None
 
 
+def test_a_password_is_asked_for_only_where_the_database_wants_one(groups, asked, monkeypatch):
+    """No question where the URL has none and none is needed; what was given is not asked for again."""
+    questions = []
+    monkeypatch.setattr(OperatorSession, "ask_secret", lambda self, question: questions.append(question) or "typed")
+    session = OperatorSession(groups.root, may_ask=True)
+    good(groups, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
+    assert questions == []
+    good(groups, "DBLOGIN SOURCEDB postgresql://gg@strict/shop", session)
+    assert questions == ["Password: "]
+    assert asked()[-1]["url"] == "postgresql://gg:typed@strict/shop"
+    bad(groups, "DBLOGIN SOURCEDB postgresql://gg:given@strict/shop", session)
+    assert len(questions) == 1
+
+
 def test_register_notes_the_slot(groups, asked):
     """Extract refuses any other slot than the registered one."""
-    session = Session(groups.root)
+    session = OperatorSession(groups.root)
     good(groups, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
     assert "at LSN 0/16B3748" in good(groups, "REGISTER EXTRACT ext1", session)
-    assert group(groups, "EXT1").slot["slot"] == "tg_ext1"
+    noted = group(groups, "EXT1").registered
+    assert (noted.shown, noted.place.time_us is not None) == ("slot tg_ext1, publication tg_ext1", True)
     assert asked()[1]["home_id"] == groups.id
     assert "is registered already" in bad(groups, "REGISTER EXTRACT ext1", session)
     assert "is a pump" in bad(groups, "REGISTER EXTRACT pmp1", session)
     good(groups, "UNREGISTER EXTRACT ext1", session)
-    assert group(groups, "EXT1").slot == {}
-    assert asked()[-1]["slot"] == "tg_ext1"
+    assert group(groups, "EXT1").registered is None
+    assert asked()[-1]["made"] == {"slot": "tg_ext1", "publication": "tg_ext1"}
 
 
 def test_trandata_and_checkpoint_tables_are_asked_for(groups, asked):
     """Patterns and names go through as written."""
-    session = Session(groups.root)
+    session = OperatorSession(groups.root)
     good(groups, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
     assert "replica identity FULL is set for table s.t." in good(groups, "ADD TRANDATA s.*", session)
     good(groups, "add trandata s.t, allcols", session)
@@ -493,18 +551,18 @@ def test_trandata_and_checkpoint_tables_are_asked_for(groups, asked):
     ]
 
 
-def test_delete_replicat_with_a_login_removes_the_row(groups, asked):
+def test_CW_18_delete_replicat_with_a_login_removes_the_row(groups, asked):
     """CW-18: then a Replicat of that name begins anew."""
-    session = Session(groups.root)
+    session = OperatorSession(groups.root)
     key = group(groups, "REP1").group_key
     good(groups, "DBLOGIN TARGETDB postgresql://gg@host/copy", session)
     assert "Removed the row of REPLICAT REP1 from gg.ckpt" in good(groups, "DELETE REPLICAT rep1", session)
     assert (asked()[-1]["verb"], asked()[-1]["group"], asked()[-1]["group_key"]) == ("delete_row", "REP1", key)
 
 
-def test_cw_18_a_row_that_can_not_be_removed_is_told_after_the_group_is_gone(groups, asked, monkeypatch):
+def test_a_row_that_can_not_be_removed_is_told_after_the_group_is_gone(groups, asked, monkeypatch):
     """CW-18: never a group without its row, which a START would apply from the trail's begin once more."""
-    session = Session(groups.root)
+    session = OperatorSession(groups.root)
     good(groups, "DBLOGIN TARGETDB postgresql://gg@host/copy", session)
     monkeypatch.setitem(admin.COMMANDS, "replicat", [sys.executable, "-c", "import sys; sys.exit('gone away')"])
     text = bad(groups, "DELETE REPLICAT rep1", session)
@@ -519,6 +577,6 @@ def test_cw_18_a_row_that_can_not_be_removed_is_told_after_the_group_is_gone(gro
 def test_ggsci_loads_nothing_heavy_before_a_command_needs_it():
     """The first prompt within 0.3 s: no driver, no Spark, no lark; no prompt_toolkit where no prompt is shown."""
     heavy = ("prompt_toolkit", "lark", "psycopg", "pyspark", "pandas", "msgpack", "watchdog", "argparse")
-    code = f"import sys, ggsci.__main__, ggsci.session; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, ggsci.__main__, ggsci.commands.session; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggsci.grammar import CommandError, tokens
-from ggsci.session import masked
-from ggsci.table import COMMANDS, GRAMMAR
+from ggsci.commands.session import masked
+from ggsci.table.grammar import CommandError, tokens
+from ggsci.table.table import COMMANDS, GRAMMAR
 from trails.errors import GateError
 
 
@@ -72,7 +72,7 @@ def test_a_trailing_mark_means_dont_ask(line):
         ("ADD EXTRAKT ext1", "Did you mean ADD EXTRACT?"),
         ("INFO EXTRACT e, DETIAL", "Did you mean DETAIL?"),
         ("ADD EXTRACT toolongname1, TRANLOG", "'toolongname1' is no group name"),
-        ("ADD EXTRACT e", "expected TRANLOG or EXTTRAILSOURCE trail"),
+        ("ADD REPLICAT r", "expected EXTTRAIL trail"),
         ("ADD EXTRACT e, TRANLOG, EXTTRAILSOURCE ./dirdat/lt", "TRANLOG and EXTTRAILSOURCE exclude each other"),
         ("ADD EXTRACT e, TRANLOG, TRANLOG", "TRANLOG is given twice"),
         ("ADD REPLICAT r, EXTTRAIL", "EXTTRAIL expects a value"),

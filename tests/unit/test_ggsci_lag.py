@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from ggsci.heartbeatview import TITLE, lag_lines
-from ggsci.session import Session
+from ggsci.commands.session import OperatorSession
+from ggsci.views.heartbeatview import TITLE, lag_lines
 from tests.support.beating import SECOND, beat, piped
 from tests.support.homes import as_json, bad, good, make_home, run
 from trails import checkpoint
 from trails.checkpoint import Checkpoint
 from trails.heartbeat import entry_of, judged
-from trails.runtime import globals as globals_file
 from trails.runtime.clock import RealClock
-from trails.runtime.heartbeattable import HeartbeatTable
-from trails.runtime.home import Home
+from trails.runtime.home.home import Home
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.heartbeattable import HeartbeatTable
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_table_of_paths_with_each_stages_time():
     assert lag_lines([]) == []
 
 
-def test_GG19_a_stopped_groups_figure_is_shown_with_its_age_only(home: Home):
+def test_GG_19_a_stopped_groups_figure_is_shown_with_its_age_only(home: Home):
     """LAG fails, as ever, and says what the checkpoint has kept; INFO and JSON the same."""
     save(home, entry(3600))
     text = bad(home, "LAG REPLICAT rep1")
@@ -108,7 +108,7 @@ def test_globals_name_the_tables(home: Home):
     ],
 )
 def test_what_is_refused(home: Home, line: str, told: str):
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     if "8000" in line or "9999" in line:
         good(home, f"DBLOGIN TARGETDB sqlite:///{home.root}/copy.db", session)
     assert told in bad(home, line, session)
@@ -116,7 +116,7 @@ def test_what_is_refused(home: Home, line: str, told: str):
 
 def test_the_tables_in_a_target_by_commands(home: Home):
     """Made, altered, shown and dropped; in a database without a seed."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, f"DBLOGIN TARGETDB sqlite:///{home.root}/copy.db", session)
     assert "There are no heartbeat tables" in good(home, "INFO HEARTBEATTABLE", session)
     made = good(home, "ADD HEARTBEATTABLE, RETENTION_TIME 7", session)

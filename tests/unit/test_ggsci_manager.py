@@ -14,7 +14,7 @@ from demo.ports import free_port
 from ggsci.manager import lag as manager_lag
 from ggsci.manager import purge as manager_purge
 from ggsci.manager.children import Children
-from ggsci.manager.collectors import Collectors, Running, birth_of
+from ggsci.manager.collectors import Collectors, HandedOut, birth_of
 from ggsci.manager.manager import Manager
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import PurgeRule
@@ -27,14 +27,14 @@ from trails.errors import OperatorError, ParamError
 from trails.fs import RealFs
 from trails.heartbeat import entry_of
 from trails.position import TrailName
-from trails.runtime import status
 from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.process import Context, Stop
-from trails.runtime.report import Log
-from trails.runtime.status import ProcessFile
+from trails.runtime.home import status
+from trails.runtime.home.status import ProcessFile
+from trails.runtime.language.params import parse_text
+from trails.runtime.process.process import Context, Stop
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
-from trails.writer import TrailWriter
+from trails.writer import TrailWriter, WriterIdentity
 
 
 def params(text: str) -> ManagerParams:
@@ -131,7 +131,7 @@ def stands(home, name: str, kind: str, seqno: int) -> None:
     checkpoint.save(home.fs, home.checkpoint(name, kind), save)
 
 
-def test_cw_17_nothing_unread_is_purged(home):
+def test_nothing_unread_is_purged(home):
     """CW-17: a file goes when every registered reader is past it; without one checkpoint file nothing goes."""
     files = fill(home)
     assert purge(home, RULES) == []  # no registered reader
@@ -311,9 +311,9 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_request(home):
 class Port:
     """Collectors on a port of this host, with a program of the test's as Collector."""
 
-    def __init__(self, home, program: str = "pass", clock=None) -> None:
-        rules = params(f"PORT {free_port()}\nNOTLS")
-        command = lambda home, trail, params, peer, fd: [sys.executable, "-c", program, str(fd)]  # noqa: E731
+    def __init__(self, home, program: str = "pass", clock=None, rule: str = "") -> None:
+        rules = params(f"PORT {free_port()}\nNOTLS\n{rule}")
+        command = lambda home, trail, params, peer, pump, fd: [sys.executable, "-c", program, str(fd)]  # noqa: E731
         self.collectors = Collectors(home, rules, log_of(home), clock or RealClock(), command)
 
     def ask(self, data: bytes) -> dict:
@@ -416,6 +416,44 @@ def test_a_collector_that_cannot_start_is_answered(port, program, told):
     assert told in answer["error"]
 
 
+def test_a_manager_that_waits_for_a_collector_tells_the_pump_that_it_lives(home, port):
+    """A space each half second, before the answer's JSON: so TIMEOUT of silence is a dead Manager."""
+    clock = FakeClock()
+    made = port("input()", clock)
+    with socket.create_connection(("127.0.0.1", made.collectors.port)) as link:
+        link.sendall(wanted())
+        wait_for(lambda: made.collectors.step() or made.collectors.busy)
+        for _ in range(3):
+            clock.sleep(1)
+            made.collectors.step()
+            assert link.recv(100) == b" "
+
+
+def test_one_home_does_not_get_every_collector(home, port):
+    """Neither those that run nor those just asked for may be more than its share; another home is served."""
+    running = {
+        "pid": os.getpid(),
+        "port": 1,
+        "assigned_us": 1,
+        "birth": birth_of(os.getpid()),
+        "pump": "a" * 32 + "/P1",
+    }
+    trails = [os.path.join(home.folder("dirdat"), prefix) for prefix in ("aa", "ab")]
+    with open(os.path.join(home.folder("dirpcs"), "MGR.collectors"), "w") as file:
+        json.dump([running | {"trail": trail} for trail in trails], file)
+    made = port(rule="COLLECTORSPERHOME 2")
+    refused = made.ask(wanted())
+    assert not refused["permanent"] and "this home has 2 Collectors already" in refused["error"]
+    assert "ended at its start" in made.ask(wanted(pump="b" * 32 + "/PMP1"))["error"]
+
+
+def test_a_homes_share_of_the_ports():
+    """Three quarters, and 64 at most; the one port of a small list is anybody's."""
+    for ports, share in (("7840", 1), ("7840-7842", 3), ("7840-7843", 3), ("7840-7855", 12), ("7840-8839", 64)):
+        assert params(f"DYNAMICPORTLIST {ports}").collectors_per_home == share
+    assert params("DYNAMICPORTLIST 7840-7843\nCOLLECTORSPERHOME 4").collectors_per_home == 4
+
+
 def test_the_trails_lock_of_a_stranger_is_respected(home, port):
     """Whoever holds the trail and was not handed out here is not killed; the pump tries again."""
     trail = TrailName.parse("./dirdat/rt", home.root)
@@ -457,7 +495,6 @@ class Unfitting:
     def __init__(self, home, text: str = "CHECKSECONDS 1\nLAGREPORTSECONDS 1\nPURGEOLDEXTRACTS ./dirdat/*\n"):
         rules = ManagerParams.from_statements(parse_text(f"PORT {free_port()}\n{text}", "mgr.prm"), "mgr.prm")
         self.log, self.clock = log_of(home), FakeClock()
-        self.log.must_write = False  # as startup.py has it for the Manager
         path = home.prm("mgr")
         context = Context(home, home.fs, "MGR", "MANAGER", [], None, None, self.log, self.clock, Stop(), 0, path)
         self.manager = Manager(context, rules)
@@ -479,7 +516,7 @@ def test_a_damaged_registration_does_not_end_the_manager(home):
     assert home.registration("BAD") in text
 
 
-def test_cw_28_a_full_disk_does_not_end_the_manager(home):
+def test_a_full_disk_does_not_end_the_manager(home):
     """CW-28: what can't be logged or noted is lost; a restart that is due is made all the same."""
     group = Group(home, "exit 3")
     made = Unfitting(home)
@@ -490,8 +527,8 @@ def test_cw_28_a_full_disk_does_not_end_the_manager(home):
         os.mkdir(home.ggserr)
         group.end()
         assert group.child.retry_at is not None
-        made.manager._collectors._notes.by_trail["x"] = Running(2**22 + 1, "p", "x", 1, 1, 1)
-        os.mkdir(made.manager._collectors._notes._path)
+        made.manager._collectors._running["x"] = HandedOut(2**22 + 1, "p", "x", 1, 1, 1)
+        os.mkdir(made.manager._collectors._noted.path)
         made.manager.step()
         assert made.manager._collectors.rows() == []
     finally:
@@ -521,16 +558,18 @@ def test_a_lag_over_a_bound_is_reported(home, age_s, lag_s, severity):
     lines = [line for line in log_text(home).splitlines() if "Lag for REPLICAT R1" in line]
     assert [line.split()[2] for line in lines] == ([severity] if severity else [])
     if age_s == 1000:
-        assert "is UNKNOWN (checkpoint updated 00:16:40 ago)" in lines[0]
+        assert "is UNKNOWN (checkpoint updated 00:16:40 ago" in lines[0]
 
 
 @pytest.mark.parametrize(
     ("ago_s", "every_s", "told"),
     [(5, 60, None), (300, 60, "WARNING"), (300, 0, None), (5, 60, "WARNING unknown")],
 )
-def test_GG19_a_heartbeat_that_does_not_come_is_reported(home, ago_s, every_s, told):
+def test_GG_19_a_heartbeat_that_does_not_come_is_reported(home, ago_s, every_s, told):
     """Though the group itself, at the end of its trail, has no lag; heartbeats that are paused are no news."""
     good(home, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
+    pump = WriterIdentity("e" * 32, "PMP1", "there", {"kind": "postgresql", "database": "shop"})
+    TrailWriter.open(home.fs, TrailName(home.folder("dirdat"), "rt"), pump, restart_open=True).close()
     now = RealClock().now_us()
     entry = entry_of(piped(beat(now - ago_s * SECOND - SECOND, every=every_s)), "copy")
     lag = None if told == "WARNING unknown" else 0

@@ -8,25 +8,28 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from ggsci.grammar import CommandError
-from ggsci.groups import order_start
-from ggsci.placing import _begins_inside
-from ggsci.session import Session
-from ggsci.table import GRAMMAR
+from extract import kinds
+from ggsci.commands.groups import order_start
+from ggsci.commands.placing import _begins_inside
+from ggsci.commands.session import OperatorSession
+from ggsci.table.grammar import CommandError
+from ggsci.table.table import GRAMMAR
 from tests.support.homes import bad, good, make_home
 from tests.support.replicat_trail import TrailFeed, table
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, WIDER, Tx, write_tx
+from trails.errors import OperatorError
 from trails.format import Indicator
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, last_header
 from trails.record import Op
-from trails.runtime import registration
-from trails.runtime.home import Home
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
 from trails.writer import TrailWriter
 
 KV = table("s", "kv", "id", "id")
@@ -51,7 +54,7 @@ def rep(home: Home) -> registration.Registration:
 def start(home: Home, line: str) -> str:
     """What START notes before it asks the Manager; returns what it says."""
     out = io.StringIO()
-    order_start(Session(home.root, out=out), GRAMMAR.parse(line), rep(home))
+    order_start(OperatorSession(home.root, out=out), GRAMMAR.parse(line), rep(home))
     return out.getvalue()
 
 
@@ -275,7 +278,12 @@ def test_an_extract_is_sent_to_its_log(source: Home):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("ALTER EXTRACT ext1, BEGIN '2026-02-03 02:30:05'", "a PostgreSQL log is found by LSN, not by time"),
+        ("ALTER EXTRACT ext1, BEGIN '2026-02-03 02:30:05'", "found by BEGIN at a time depends on its database"),
+        ("ALTER EXTRACT ext1, LOGNUM 7", "found by LOGNUM depends on its database"),
+        ("ALTER EXTRACT ext1, LOGPOS 7", "LOGPOS needs LOGNUM"),
+        ("ALTER EXTRACT ext1, LOGNUM 7, GTID '0-1-2'", "found LOGNUM and GTID"),
+        ("ALTER EXTRACT ext1, BEGIN soon", "expected NOW or a time"),
+        ("ALTER EXTRACT pmp1, GTID '0-1-2'", "for an Extract on a database's log"),
         ("ALTER EXTRACT ext1, BEGIN NOW, LSN 0/1", "found BEGIN and LSN"),
         ("ADD EXTRACT ext2, TRANLOG, BEGIN 2026-01-01", "Use BEGIN NOW"),
         ("ADD EXTRACT ext2, TRANLOG, EXTRBA 4", "EXTRBA needs EXTSEQNO"),
@@ -290,3 +298,28 @@ def test_a_place_that_can_not_be_had_is_refused_with_why(source: Home, line: str
     """Nothing is noted then."""
     assert told in bad(source, line)
     assert [group.alter_no for group in registration.all(source)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("line", "order", "word"),
+    [
+        ("BEGIN '1970-01-02 00:00:00+00:00'", {"begin_us": 86_400_000_000}, "BEGIN at a time"),
+        ("LOGNUM 7, LOGPOS 1548", {"lognum": 7, "logpos": 1548}, "LOGNUM"),
+        ("GTID '0-1-26,7-1-1'", {"gtid": "0-1-26,7-1-1"}, "GTID"),
+    ],
+)
+def test_places_that_only_a_binary_log_has(source: Home, line: str, order: dict[str, object], word: str):
+    """The parameter file says whose log it is. With any other database they are refused by name, also by START."""
+    path, text = Path(source.prm("ext1")), "EXTRACT ext1\nSOURCEDB {}\nEXTTRAIL ./dirdat/lt\nTABLE shop.*;\n"
+    for url in ("postgresql://db/shop", "sqlite:////shop.db"):
+        path.write_text(text.format(url))
+        assert f"is not found by {word}. Use BEGIN NOW" in bad(source, f"ALTER EXTRACT ext1, {line}")
+        with pytest.raises(OperatorError, match=f"is not found by {word}"):
+            kinds.placed(kinds.of(url), order)
+    for url in ("mysql://db/shop", "mariadb://db"):
+        path.write_text(text.format(url))
+        assert "START will look for that place" in good(source, f"ALTER EXTRACT ext1, {line}")
+        assert registration.load(source, "EXT1").alter == order
+    assert kinds.placed(kinds.of(url), {"lognum": 7, "logpos": 9, "etrollover": True}) == {
+        "seqno": 7, "rba": 9, "etrollover": True
+    }  # fmt: skip

@@ -16,17 +16,23 @@ from pathlib import Path
 
 import pytest
 
-from ggsci import admin, completing, terminal
-from ggsci.completing import Choices
-from ggsci.fc import edited
-from ggsci.prompt import KEEP_COMMANDS, MaskedFile, shorten
-from ggsci.session import Session
-from ggsci.terminal import Progress, has_colour, page, paint
+from ggsci import admin
+from ggsci.__main__ import main
+from ggsci.commands import terminal
+from ggsci.commands.fc import edited
+from ggsci.commands.help import TOPICS
+from ggsci.commands.session import OperatorSession
+from ggsci.commands.terminal import Progress, has_colour, page, paint
+from ggsci.shell import completing
+from ggsci.shell.completing import Choices
+from ggsci.shell.prompt import KEEP_COMMANDS, MaskedFile, shorten
+from ggsci.table.row import SECTIONS
+from ggsci.table.table import COMMANDS, GRAMMAR
 from tests.support.homes import as_json, bad, good, make_home, run, wait_for, write
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
-from trails.runtime import registration
-from trails.runtime.registration import Registration
+from trails.runtime.home import registration
+from trails.runtime.home.registration import Registration
 
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)
@@ -65,9 +71,9 @@ def test_fc_changes_what_stands_above(line, change, after):
     assert edited(line, change) == after
 
 
-def at_prompt(home, *typed: str) -> Session:
+def at_prompt(home, *typed: str) -> OperatorSession:
     """A session in which a person types these lines when asked."""
-    session, lines = Session(home.root), iter(typed)
+    session, lines = OperatorSession(home.root), iter(typed)
     session.ask_line = lambda below: next(lines)
     return session
 
@@ -99,7 +105,7 @@ def test_set_editor_and_show(home, monkeypatch):
     """SHOW has every path, the editor and the history; SET EDITOR holds until EXIT."""
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.delenv("EDITOR", raising=False)
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     facts = json.loads(good(home, "SHOW --json", session))
     assert facts["Editor"] == "vi"
     for folder in home.folders():
@@ -227,10 +233,10 @@ def save_runs(home, name: str, *runs: int) -> None:
 
 
 def test_detail_shows_the_runs_and_cleanup_forgets_them(home):
-    """GG-17: newest first, also those of which no save is left; the last run always stays."""
+    """Newest first, also those of which no save is left; the last run always stays."""
     save_runs(home, "REP1", *range(1, 15))
     text = good(home, "INFO REPLICAT rep1, DETAIL")
-    assert text.count("./dirdat/rt0000000") == 14 + 1
+    assert text.count("./dirdat/rt0000000") == 14 + 1 + 1, "its runs, its place, and the line of ADD"
     assert text.index("rt000000014 ") < text.index("rt000000013 ") < text.index("rt000000001 ")
     assert "Last Committed Transaction CSN value:\n  C14\n" in text
     assert [run["end"]["seqno"] for run in as_json(home, "INFO rep1")[0]["runs"]] == list(range(14, 0, -1))
@@ -249,7 +255,7 @@ def test_a_group_that_was_added_again_has_no_runs_of_the_old_one(home):
     group = registration.load(home, "PMP1")
     registration.save(home, replace(group, added_us=group.added_us + 10_000_000))
     assert as_json(home, "INFO pmp1")[0]["runs"] == []
-    assert "Not Available                           * Initialized *" in good(home, "INFO pmp1, DETAIL")
+    assert good(home, "INFO pmp1, DETAIL").count("* Initialized *   First Record") == 1
 
 
 def test_tasks_are_shown_only_if_asked_for(home):
@@ -296,7 +302,7 @@ print(json.dumps({"ok": True, **replies[request["verb"]]}))
 @pytest.fixture
 def database(home, tmp_path, monkeypatch):
     """What was asked of extract.admin and replicat.admin, which know two tables and three checkpoint rows."""
-    from ggsci.groups import group_key
+    from ggsci.commands.groups import group_key
 
     rows = [{"group": name, "group_key": str(group_key(home, name))} for name in ("OLD1", "REP1")]
     rows.append({"group": "OLD1", "group_key": "12345"})
@@ -311,7 +317,7 @@ def database(home, tmp_path, monkeypatch):
 
 def test_list_tables_asks_the_database_of_the_login(home, database):
     """A source by extract.admin, a target by replicat.admin; VERSIONS tells its version."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     assert "Use DBLOGIN" in bad(home, "LIST TABLES sales.*", session)
     good(home, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
     assert "sales.orders\n\nFound 2 tables." in good(home, "LIST TABLES sales.*", session)
@@ -324,7 +330,7 @@ def test_list_tables_asks_the_database_of_the_login(home, database):
 
 def test_cleanup_checkpointtable_removes_rows_of_groups_that_are_gone(home, database):
     """Only this home's: its groups have keys of their own, so rows of other homes are never touched."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, "DBLOGIN TARGETDB postgresql://gg@host/shop", session)
     assert "not confirmed" in bad(home, "CLEANUP CHECKPOINTTABLE gg.ckpt", session)
     text = good(home, "CLEANUP CHECKPOINTTABLE gg.ckpt!", session)
@@ -339,7 +345,7 @@ def test_cleanup_checkpointtable_removes_rows_of_groups_that_are_gone(home, data
 
 def test_cleanup_checkpointtable_leaves_the_row_of_a_group_that_came_back(home, database, monkeypatch):
     """Added, and perhaps started, while the question stood there: its row is where it goes on."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, "DBLOGIN TARGETDB postgresql://gg@host/shop", session)
     add = "ADD REPLICAT old1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.ckpt"
     monkeypatch.setattr(session, "confirm", lambda *_: good(home, add))
@@ -357,7 +363,7 @@ def test_a_shell_command_in_a_script_does_not_read_the_script(home):
 
 def test_the_end_of_input_at_a_question_is_no_bug(home):
     """Ctrl-D in FC, or at a password."""
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, "INFO ALL", session)
 
     def end_of_input(_):
@@ -379,7 +385,7 @@ def test_the_end_of_input_at_a_question_is_no_bug(home):
         ("info ext1, sh", ["SHOWCH"]),
         ("START REPLICAT ", ["REP1"]),
         ("START EXTRACT ", ["EXT1", "PMP1"]),
-        ("START REPLICAT rep1, ", ["ATCSN", "AFTERCSN", "SKIPTRANSACTION"]),
+        ("START REPLICAT rep1, ", ["ATCSN", "AFTERCSN", "SKIPTRANSACTION", "FILTERDUPTRANSACTIONS", "PASTHOLE"]),
         ("START REPLICAT rep1, ATCSN 3 ", []),
         ("ADD EXTRACT ", []),
         ("ADD EXTRACT e9, EXTTRAILSOURCE ", ["./dirdat/lt", "./dirdat/rt"]),
@@ -406,21 +412,21 @@ def test_the_end_of_input_at_a_question_is_no_bug(home):
 def test_tab_offers_what_may_stand_next(home, database, line, offered):
     """Commands, options that are left, groups of the kind, trails, tables after DBLOGIN, parameters, files."""
     Path(home.report("EXT1", 0)).write_text("")
-    session = Session(home.root)
+    session = OperatorSession(home.root)
     good(home, "DBLOGIN SOURCEDB postgresql://gg@host/shop", session)
     assert Choices(session).after(line)[1] == offered
 
 
 def test_tab_never_fails(tmp_path, home, monkeypatch):
     """No home, no login, a database that does not answer: then nothing is offered, and it is asked once."""
-    assert Choices(Session(str(tmp_path))).after("START ER ")[1] == []
-    session = Session(home.root)
+    assert Choices(OperatorSession(str(tmp_path))).after("START ER ")[1] == []
+    session = OperatorSession(home.root)
     choices = Choices(session)
     assert choices.after("ADD TRANDATA ")[1] == []
     calls = tmp_path / "calls"
     broken = [sys.executable, "-c", f"open({str(calls)!r}, 'a').write('x')"]
     monkeypatch.setitem(admin.COMMANDS, "extract", broken)
-    from ggsci.session import Login
+    from ggsci.commands.session import Login
 
     session.login = Login("postgresql://gg@host/shop", "gg", "shop")
     assert choices.after("ADD TRANDATA ")[1] == []
@@ -469,12 +475,12 @@ def test_colour_is_for_terminals_only(home, screen, monkeypatch):
     """Status words, on a terminal, unless NO_COLOR or a dumb one; never in JSON; columns stay."""
     assert paint("EXTRACT     ABENDED     EXT1") == "EXTRACT     \x1b[31mABENDED\x1b[0m     EXT1"
     assert paint("./dirdat/RUNNING RUNNINGS x.ERROR") == "./dirdat/RUNNING RUNNINGS x.ERROR"
-    session = Session(home.root, out=screen.stream)
+    session = OperatorSession(home.root, out=screen.stream)
     assert session.run("INFO ALL")
     assert "\x1b[33mSTOPPED\x1b[0m" in screen.seen()
     assert "\x1b" not in good(home, "INFO ALL")
     before = len(screen.seen())
-    session = Session(home.root, out=screen.stream)
+    session = OperatorSession(home.root, out=screen.stream)
     assert session.run("INFO ALL --json")
     assert not session.run("INFO nope --json")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -522,7 +528,7 @@ def test_without_a_terminal_progress_is_plain_lines(home, monkeypatch):
     """Beside the output, now and then; none with --json, and none while a shell command runs."""
     monkeypatch.setattr(Progress, "PLAIN_SECONDS", 0.05)
     out, err = io.StringIO(), io.StringIO()
-    session = Session(home.root, out=out, err=err)
+    session = OperatorSession(home.root, out=out, err=err)
     wait_until_told = "import time, sys; time.sleep(0.3)"
     with Progress(err, "START EXTRACT ext1"):
         wait_for(lambda: re.search(r"START EXTRACT ext1: \d+ s so far\n", err.getvalue()))
@@ -556,8 +562,36 @@ def test_a_long_file_goes_through_the_pager(paged, monkeypatch):
 def test_a_person_at_a_terminal_gets_pages(home, screen, paged):
     """VIEW at the prompt; a script gets the text."""
     Path(home.report("EXT1")).write_text("line RUNNING\n" * 100)
-    session = Session(home.root, out=screen.stream, interactive=True)
+    session = OperatorSession(home.root, out=screen.stream, interactive=True)
     assert session.run("VIEW REPORT ext1")
     assert paged.read_text().count("line \x1b[32mRUNNING\x1b[0m\n") == 100
     assert "line" not in screen.seen()
     assert run(home, "VIEW REPORT ext1")[1].count("line RUNNING\n") == 100
+
+
+def test_help_by_topic(home, capsys):
+    """A screen of topics; each topic's commands; all of them; no topic hides a command, and none is left out."""
+    text = good(home, "HELP")
+    assert len(text.splitlines()) < 40
+    assert all(f"  {topic} " in text for topic in TOPICS)
+    assert "START {EXTRACT | REPLICAT | ER}" in text
+    assert set(TOPICS.values()) == set(SECTIONS)
+    assert not {command.words[0] for command in COMMANDS} & set(TOPICS)
+    trails = good(home, "HELP trails")
+    assert "ADD EXTTRAIL" in trails
+    assert "DBLOGIN" not in trails
+    assert all(command.words[0] in good(home, "HELP ALL") for command in COMMANDS)
+    assert main(["--help"]) == main(["-h"]) == 0
+    assert "--home DIR   the home" in capsys.readouterr().out
+
+
+VERBS = ("INFO", "START", "STOP", "KILL", "STATUS", "STATS", "LAG", "SEND", "CLEANUP", "DELETE")
+
+
+@pytest.mark.parametrize("kind", ["", "EXTRACT ", "EXT ", "REPLICAT ", "ER "])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wildcard_stands_wherever_several_groups_may(kind, verb):
+    """GoldenGate: EXT*, *, ?X*1; the kind may be left out where the names tell."""
+    for name in ("EXT*", "*", "?X*1"):
+        behind = {"SEND": ", STATUS", "STOP": "!", "DELETE": "!", "STATS": ", TABLE s.*"}.get(verb, "")
+        assert GRAMMAR.parse(f"{verb} {kind}{name}{behind}").operand == name

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ggsci import sendview, statsview
+from ggsci.views import sendview, statsview
 from tests.support.zones import machine_in
 from trails.record import Op
-from trails.runtime.stats import CDR_CONFLICTS, CDR_SUCCEEDED, IGNORED, PERIODS, Stats, cdr_conflicts, report_lines
+from trails.runtime.report.answers import StatusAnswer, read_answer
+from trails.runtime.report.stats import (
+    CDR_CONFLICTS,
+    CDR_SUCCEEDED,
+    IGNORED,
+    PERIODS,
+    DdlCounts,
+    Stats,
+    cdr_conflicts,
+    report_lines,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +85,30 @@ def test_stats_layout():
     assert lines[at + 1] == "\tTotal inserts                      \t           4.00"
     assert lines[-2:] == ["End of Statistics.", ""]
     empty = statsview.stats("REPLICAT", {"since_us": NOW, "output": "", "tables": []}, NOW)
-    assert "No database operations have been performed." in empty
+    assert "No active replication maps" in empty
+    assert not any("DDL" in line for line in empty), "nothing is told of what is not carried"
+
+
+def test_schema_changes_have_a_block_of_their_own():
+    """goldengate.md 8.2: met, named by TABLE or MAP, left out by the DDL parameter; errors of a Replicat."""
+    stats = Stats(lambda: NOW, "./dirdat/et")
+    stats.ddl = DdlCounts()
+    for mapped, passes in ((True, True), (True, False), (False, True)):
+        stats.ddl.seen(mapped=mapped, passes=passes)
+    lines = statsview.stats("EXTRACT", stats.to_reply(), NOW)
+    assert lines[3:12] == [
+        "DDL replication statistics (for all trails):", "", "*** Total statistics since extract started     ***",
+        "\tOperations                         \t           3.00",
+        "\tMapped operations                  \t           2.00",
+        "\tUnmapped operations                \t           1.00",
+        "\tOther operations                   \t           0.00",
+        "\tExcluded operations                \t           1.00", "",
+    ]  # fmt: skip
+    stats.ddl = DdlCounts(errors=True)
+    stats.ddl.error("ignored errors")
+    lines = statsview.stats("REPLICAT", stats.to_reply(), NOW)
+    assert "DDL replication statistics:" in lines
+    assert "\tIgnored errors                     \t           1.00" in lines
 
 
 def test_rates_sums_and_a_choice_of_tables():
@@ -116,7 +149,7 @@ def test_send_status_layout():
         "status": "At EOF", "read": {"seqno": 175, "rba": 36263936, "time_us": NOW, "csn": "0/1"},
         "write": [{"seqno": 9, "rba": 2964, "time_us": None, "trail": "./dirdat/c1"}], "in_transaction": 3,
     }  # fmt: skip
-    lines = sendview.status("EXTRACT", "EXT1", 7220, reply)
+    lines = sendview.status("EXTRACT", "EXT1", 7220, read_answer(StatusAnswer, reply))
     assert lines[1:3] == ["EXTRACT EXT1 (PID 7220)", "  Current status: At EOF"]
     assert "  Sequence #: 175" in lines
     assert "  Timestamp: 2023-11-14 22:13:20.000000" in lines
@@ -136,17 +169,18 @@ def _open(**changes):
 def test_send_status_of_a_pump_shows_the_other_clock(ahead_us: int, side: str):
     """With what may be wrong about it, and how old that is; nothing where it is not known."""
     clocks = {"ahead_us": ahead_us, "error_us": 2000, "age_us": 65_000_000}
-    lines = sendview.status("EXTRACT", "PMP1", 7, {"status": "At EOF", "clocks": clocks})
+    lines = sendview.status("EXTRACT", "PMP1", 7, StatusAnswer("At EOF", clocks=clocks))
     assert f"  Clock of the remote host: {side} this one, give or take 0.002 s (00:01:05 ago)" in lines
-    unknown = sendview.status("EXTRACT", "PMP1", 7, {"status": "At EOF", "clocks": {}})
+    unknown = sendview.status("EXTRACT", "PMP1", 7, StatusAnswer("At EOF", clocks={}))
     assert not any("Clock" in line for line in unknown)
 
 
 def test_showtrans_layout():
     """goldengate.md 4: a dashed line, then labels with values at 22; TABULAR one row each; the log that is kept."""
     reply = {
-        "slot": "gg_ext1",
-        "restart": "0/1A",
+        "holder": "slot gg_ext1",
+        "restart": "LSN 0/1A",
+        "unhide": "GRANT pg_read_all_stats",
         "kept_bytes": 5 << 20,
         "transactions": [_open(), _open(start_us=None)],
     }
@@ -164,9 +198,14 @@ def test_showtrans_layout():
         "771", "0", "2023-11-14", "22:13:20", "02:00:00", "Running", "app", "shop", "psql", "process", "4711",
     ]  # fmt: skip
     none = sendview.transactions(
-        "EXT1", {"slot": "", "restart": "", "kept_bytes": None, "transactions": []}, tabular=True
+        "EXT1", {"holder": "", "restart": "", "kept_bytes": None, "transactions": []}, tabular=True
     )
     assert none[-2] == "No open transactions found."
+    hidden = sendview.transactions(
+        "EXT1", {"restart": "", "unhide": "GRANT PROCESS ON *.*", "hidden": True, "transactions": []}, tabular=True
+    )
+    told = "Open transactions are not shown to this Extract's user: GRANT PROCESS ON *.* TO that user shows them."
+    assert hidden[-2] == told and not any("No open" in line for line in hidden)
 
 
 def test_tcp_statistics_and_parameters_layout():

@@ -9,13 +9,15 @@ import pytest
 
 from tests.support.beating import SECOND, beat, piped
 from trails.codec import decode_data, encode_data
-from trails.dump import Source, Wanted, show_blocks, show_records, verify
 from trails.errors import DamageError
-from trails.format import BlockHeader, Kind
+from trails.format import FLAG_HEARTBEAT, BlockHeader, BlockKind
 from trails.fs import RealFs
 from trails.heartbeat import Arrivals, Beat, Stamp, beat_of, block_records, entry_of, judged, lag_of
 from trails.record import Op
-from trails.runtime.clockdiff import WINDOW, ClockWatch, Difference, Nearest, compare
+from trails.runtime.process.clockdiff import WINDOW, ClockWatch, Difference, Nearest, compare
+from trails.show.printing import show_blocks, show_records
+from trails.show.rows import DumpSource, Wanted
+from trails.show.verifying import verify
 from trails.testing import FakeClock
 
 BEGIN = (int(Op.BEGIN), "0/1", "7", 5)
@@ -28,7 +30,8 @@ def arrived(made: Beat, *, ahead: int | None = 0, after: int = SECOND // 10) -> 
 def through_a_block(records):
     """As a trail gives them back: lists, text as str."""
     made = encode_data([], records)
-    header = BlockHeader(Kind.DATA, flags=made.flags, payload_len=len(made.data), raw_len=made.raw_len)
+    flags = made.flags | FLAG_HEARTBEAT
+    header = BlockHeader(BlockKind.DATA, flags=flags, payload_len=len(made.data), raw_len=made.raw_len, transactions=1)
     return decode_data(header, made.data)[1]
 
 
@@ -91,7 +94,7 @@ def test_a_commit_in_the_future_is_no_lag_of_zero():
     assert lag_of(100 * SECOND, 100 * SECOND + 1000, None) == (0, "")
 
 
-def test_GG19_a_stale_figure_is_unknown_with_its_age():
+def test_GG_19_a_stale_figure_is_unknown_with_its_age():
     """Three that are missed, and some seconds more: then the lag is no news, however small it was."""
     entry = entry_of(piped(beat(100 * SECOND, every=60)), "copy")
     at = entry["at_us"]
@@ -164,7 +167,7 @@ def test_of_several_answers_the_quickest_counts():
 
 def test_logdump_shows_every_stamp():
     """In blocks, records and VERIFY; the golden trail has one at its end."""
-    source = Source.of(str(Path(__file__).parents[1] / "compat" / "v1" / "dirdat" / "ae"))
+    source = DumpSource.of(str(Path(__file__).parents[1] / "compat" / "v1" / "dirdat" / "ae"))
     lines: list[str] = []
     show_blocks(RealFs(), source, Wanted(), lines.append)
     assert sum("HEARTBEAT whole" in " ".join(line.split()).replace("WHOLE", "whole") for line in lines) == 1

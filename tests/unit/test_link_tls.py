@@ -7,12 +7,12 @@ import os
 import socket
 import ssl
 import threading
+from collections import deque
 from pathlib import Path
 
 import pytest
 
-from ggsci import certificate_files as files
-from ggsci import revoking
+from ggsci.certificates import files, revoking
 from pump.build import build
 from pump.checking import check_group
 from pump.link import greet
@@ -22,18 +22,18 @@ from tests.support.interceptor import JUNK, Interceptor
 from tests.support.link import wait_until
 from tests.support.secure import Listening, certify, folder, without_certificates
 from tests.support.trail_script import IDENTITY
-from trails import tls
-from trails.channel import Channel
 from trails.errors import AwayError, OperatorError, ProtocolError, UntrustedError
+from trails.link import tls
+from trails.link.channel import Channel
+from trails.link.wire import Side
 from trails.position import TrailName
-from trails.runtime import masterkeys
 from trails.runtime.clock import RealClock
-from trails.runtime.home import Home
-from trails.runtime.params import parse_text
-from trails.runtime.process import Context, Stop
-from trails.runtime.registration import Registration, TrailReg
-from trails.runtime.report import Log, Report
-from trails.wire import Side
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration, TrailReg
+from trails.runtime.language.params import parse_text
+from trails.runtime.process.process import Context, Stop
+from trails.runtime.report.report import Log, Report
+from trails.runtime.secrets import masterkeys
 from trails.writer import TrailWriter
 
 HOST = "127.0.0.1"
@@ -396,7 +396,9 @@ def test_nobody_asks_in_another_homes_name(homes, listening):
     near, far = homes
     manager = listening(far)
     other = with_id(near, "f" * 32)
-    with pytest.raises(OperatorError, match=f"says to be home {'f' * 32}; its certificate is home {near.id}'s. A home"):
+    with pytest.raises(
+        OperatorError, match=f"says to be home {'f' * 32}; its certificate is home {near.id}'s. A copied home"
+    ):
         ask(other, manager)
     wait_until(lambda: f"says to be home {'f' * 32}; its certificate is home {near.id}'s" in manager.log())
 
@@ -419,7 +421,7 @@ def test_a_certificate_without_a_home_is_refused(homes, listening, whose):
         (lambda near, far: without_home(near, near), "home.crt: its certificate names no home. .*RENEW"),
         (
             lambda near, far: with_id(near, "f" * 32),
-            "expected the certificate of home f+, found home .*. A home that was",
+            "expected the certificate of home f+, found home .*. A copied home",
         ),
         (lambda near, far: certify(near, near, days=0), "home.crt: its certificate has expired. RENEW"),
         (lambda near, far: with_ca_of(far, near), "home.crt: its certificate is of another CA"),
@@ -473,6 +475,23 @@ def test_a_session_holds_a_peer_to_its_certificate(homes, side):
                 channel.check_home(said)
 
 
+@pytest.mark.parametrize("side", [Side.PUMP, Side.COLLECTOR])
+def test_a_link_that_broke_behind_a_greeting_is_a_lost_link(homes, side):
+    """A peer is killed, or somebody on the way sends junk: the certificate that was shown is no longer told."""
+    near, far = homes
+    pump, collector, raw = linked(near, far)
+    with pump, collector, raw:
+        sock, peer = (pump, collector) if side is Side.PUMP else (collector, pump)
+        with socket.socket(fileno=os.dup(peer.fileno())) as junk:
+            junk.sendall(b"junk" * 10)
+        sock.settimeout(60)
+        with pytest.raises(ssl.SSLError):
+            deque(iter(lambda: sock.recv(4096), b""), maxlen=0)
+        with pytest.raises(AwayError, match="the peer: the link is lost"):
+            Channel(sock, side, "the peer", 60, 0.0).check_home("f" * 32)
+        assert tls.peer_name(sock) == ""
+
+
 # --- who was revoked --------------------------------------------------------------------------------------------------
 
 
@@ -488,7 +507,7 @@ def test_a_revoked_home_is_refused_where_the_list_is(homes, listening, tmp_path,
         revoke(ca_home, near)
         ask(near, manager)
         folder(far).write(tls.REVOKED, folder(ca_home).read(tls.REVOKED))
-        with pytest.raises(OperatorError, match=r"refused our certificate: it was revoked\. If that home"):
+        with pytest.raises(OperatorError, match=r"refused our certificate: it was revoked\. To let that home in again"):
             ask(near, manager)
         wait_until(lambda: "its certificate was revoked (ca.crl here says so)" in manager.log())
     else:

@@ -23,9 +23,9 @@ from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import last_header
 from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.process import Context, Stop
-from trails.runtime.report import Log
+from trails.runtime.language.params import parse_text
+from trails.runtime.process.process import Context, Stop
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 from trails.writer import TrailWriter
 
@@ -74,7 +74,20 @@ def home(tmp_path):
     return made
 
 
-def test_cw_17_who_read_a_trail_that_was_made_anew_is_past_none_of_its_files(home):
+def test_a_reader_whose_registration_somebody_deleted_still_keeps_its_files(home):
+    """Its checkpoint in this trail says that there was one; DELETE removes both. One in another trail says nothing."""
+    good(home, "ADD REPLICAT rep2, EXTTRAIL ./dirdat/lt")
+    stands(home, "REP2", "REPLICAT", 0, trail_id=trail_id(home))
+    os.unlink(home.registration("REP2"))
+    before = seqnos(home)
+    assert purge(home, RULES) == [] and seqnos(home) == before
+    reasons = {verdict.reason for verdict in manager_purge.explain(home, RULES, time.time_ns() // 1000)}
+    assert any("REP2 has a checkpoint in it, no registration" in each for each in reasons)
+    stands(home, "REP2", "REPLICAT", 0, trail_id="00" * 16)
+    assert purge(home, RULES)
+
+
+def test_who_read_a_trail_that_was_made_anew_is_past_none_of_its_files(home):
     """CW-17: the numbers begin at 0 again, the reader's checkpoint is of the trail before: nothing unread goes."""
     stands(home, "REP1", "REPLICAT", seqnos(home)[-1], trail_id=trail_id(home))
     for seqno in seqnos(home):
@@ -98,7 +111,7 @@ def test_a_trail_whose_last_file_cannot_be_read_is_kept(home):
     assert "the trail's last file can't be read" in manager_purge.verdicts(home, RULES, 0)[0].reason
 
 
-def test_cw_17_the_trail_of_another_home_is_never_purged_and_never_read_from_here(home, tmp_path):
+def test_the_trail_of_another_home_is_never_purged_and_never_read_from_here(home, tmp_path):
     """CW-17: each home knows only its own readers, so a purge from outside, or a reader outside, would lose changes."""
     other = make_home(tmp_path / "other")
     text = bad(other, f"ADD REPLICAT rep2, EXTTRAIL {home.root}/dirdat/lt")

@@ -20,7 +20,7 @@ from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import ParamError
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 from trails.writer import TrailWriter
 
 HOUR_US = 3_600_000_000

@@ -2,123 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from demo.ports import free_port
+from ggsci.flow import pipelines
 from ggsci.manager import children as manager_children
-from ggsci.manager import lag as manager_lag
-from ggsci.manager.children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS, Children
-from ggsci.manager.manager import FIXED, Manager, Timers
-from ggsci.manager.notify import Notifier
-from ggsci.manager.params import ManagerParams
-from tests.support.homes import good, group, make_home, wait_for, write
-from trails.errors import OperatorError, ParamError
-from trails.runtime import registration, status
-from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.process import Context, Stop
-from trails.runtime.registration import Registration
-from trails.runtime.report import Log, Report
-from trails.runtime.status import ProcessFile
+from ggsci.manager.children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS
+from ggsci.views.view import stamp
+from ggsci.web import panels
+from tests.support.homes import answering, as_json, bad, good, group, wait_for
+from tests.support.managing import Team, by_hand, home_of_a_manager, like_a_group, log_text, params
+from trails.runtime.home import registration, status
+from trails.runtime.home.home import MANAGER
+from trails.runtime.home.registration import Registration
+from trails.runtime.home.status import ProcessFile
 from trails.testing import FakeClock
-
-# A group's process as the Manager knows one: it waits at a gate, takes the lock, writes the process file, and then has
-# nothing to do.
-GROUP = """
-import os, sys, time
-from trails.errors import LockedError
-from trails.runtime import status
-from trails.runtime.home import Home
-from trails.runtime.status import ProcessFile
-home = Home.at(sys.argv[1])
-while sys.argv[2] and not os.path.exists(sys.argv[2]):
-    time.sleep(0.01)
-try:
-    lock = home.fs.lock(home.lock("R1"))
-except LockedError as error:
-    sys.exit(2)
-status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), 1, "RUNNING"))
-time.sleep(100)
-"""
-
-
-def params(text: str) -> ManagerParams:
-    """mgr.prm with this text."""
-    return ManagerParams.from_statements(parse_text(text, "mgr.prm"), "mgr.prm")
-
-
-def log_of(home) -> Log:
-    """A Manager's log."""
-    return Log(home, "Trailgate Manager", "mgr.prm", RealClock())
-
-
-def log_text(home) -> str:
-    """ggserr.log."""
-    return Path(home.ggserr).read_text() if os.path.exists(home.ggserr) else ""
 
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with a Replicat R1; what a test started in it is killed."""
-    made = make_home(tmp_path / "home")
-    good(made, "ADD REPLICAT r1, EXTTRAIL ./dirdat/rt")
-    started: list[subprocess.Popen] = []
-    made.__dict__["started"] = started
-    yield made
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def like_a_group(home, gate: Path | str = ""):
-    """The command line of GROUP in this home; it goes on once the file `gate` is there."""
-    return [sys.executable, "-c", GROUP, home.root, str(gate)]
-
-
-def by_hand(home) -> int:
-    """Start the group's process without a Manager."""
-    process = subprocess.Popen(like_a_group(home))
-    home.__dict__["started"].append(process)
-    return process.pid
-
-
-class Team:
-    """Children of one Manager, their program, and a clock that a test moves."""
-
-    def __init__(self, home, rule: str, command=None, clock: FakeClock | None = None):
-        self.home, self.clock = home, clock or FakeClock()
-        self.children = Children(home, params(rule), log_of(home), self.clock, command or (lambda *_: ["false"]))
-
-    @property
-    def child(self):
-        """What is known of R1."""
-        return self.children.children.get("R1")
-
-    @property
-    def tries(self) -> int:
-        """How often AUTORESTART has started R1 again."""
-        return self.children.rows()[0]["retries"]
-
-    def later(self, seconds: float) -> None:
-        """Move time, and let the Manager look."""
-        self.clock.sleep(seconds)
-        self.children.look()
+    yield from home_of_a_manager(tmp_path)
 
 
 # --- deaths -----------------------------------------------------------------------------------------------------------
 
 
-def test_cw_26_a_manager_killed_in_the_middle_of_a_start_leaves_one_process(home):
+def test_a_manager_killed_in_the_middle_of_a_start_leaves_one_process(home):
     """CW-26: its child has no lock yet, the next Manager starts another: one of them runs, and is watched."""
     gate = Path(home.root, "gate")
     first = Team(home, "AUTOSTART ER *", lambda *_: like_a_group(home, gate))
@@ -223,6 +137,45 @@ def test_nothing_is_started_while_the_disk_is_full_and_that_is_no_try(home):
     team.later(SPACE_SECONDS)
     assert team.child.alive
     home.__dict__["started"].append(team.child.process)
+
+
+def test_a_group_that_waits_for_disk_space_says_so(home):
+    """The Manager holds it back: INFO, SEND STATUS, JSON and the page's stage say for what; then it is only down."""
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(2**22 + 1, 1, "ENDED", "A", 3, "disk full"))
+    full = ["dirdat: 1 MB of 100 GB free, less than DISKSTOP in GLOBALS allows"]
+    team = Team(home, "AUTORESTART ER *", lambda *_: ["sleep", "100"])
+    team.children.no_space = lambda _group: full[0]
+    team.children.adopt_and_start()
+    waits = f"Waiting for disk space: {full[0]}"
+    with answering(home, MANAGER, lambda _verb, _args: {"children": team.children.rows()}):
+        text = good(home, "INFO r1")
+        assert f"Waits                {waits}" in text
+        assert "Last Error           disk full" in text
+        assert as_json(home, "INFO r1")[0]["waits"] == waits
+        assert f"is not currently running (status ABENDED): {waits}" in bad(home, "SEND r1, STATUS")
+        found = pipelines.gather(home, 0)
+        (problem,) = panels.problems(found, [])
+        assert (found[0].stages[-1].lag_why, problem.text) == (f"ABENDED: {waits}", waits)
+        team.children.hold("R1")
+        assert "Waits" not in good(home, "INFO r1")
+    assert "Last Error           disk full" in good(home, "INFO r1")  # and nobody waits for a Manager that is down
+
+
+def test_a_group_that_waits_for_its_restart_says_so(home):
+    """AUTORESTART's time comes: until then INFO and the page say when, and for what it ended, once."""
+    why = "the target database can't be reached"
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(2**22 + 1, 1, "ENDED", "A", 3, why))
+    team = Team(home, "AUTORESTART ER *, WAITMINUTES 5", lambda *_: ["sleep", "100"])
+    team.children.adopt_and_start()
+    team.child.retry_us = 1_700_000_000_000_000
+    waits = f"Waiting for its restart (AUTORESTART) at {stamp(team.child.retry_us)}: {why}"
+    with answering(home, MANAGER, lambda _verb, _args: {"children": team.children.rows()}):
+        text = good(home, "INFO r1")
+        assert f"Waits                {waits}" in text
+        assert text.count(why) == 1
+        (problem,) = panels.problems(pipelines.gather(home, 0), [])
+        assert problem.text == waits
+    assert f"Last Error           {why}" in good(home, "INFO r1")
 
 
 def test_a_program_that_could_not_be_started_is_tried_again_by_rule(home):
@@ -411,16 +364,20 @@ def test_a_process_whose_registration_is_damaged_is_still_there(home):
 
 
 def test_a_deleted_group_is_forgotten_and_a_task_is_left_alone(home):
-    """CHILDSTATUS shows what is registered; AUTOSTART is not for tasks, and no program runs one."""
-    team = Team(home, "AUTOSTART ER *", lambda *_: ["true"])
+    """CHILDSTATUS shows what is registered; AUTOSTART and AUTORESTART are not for tasks, which begin anew."""
+    team = Team(home, "AUTOSTART ER *\nAUTORESTART ER *, WAITSECONDS 60", lambda *_: ["sh", "-c", "exit 3"])
     registration.save(home, Registration("LOAD1", "EXTRACT", "SOURCEISTABLE"))
     team.children.adopt_and_start()
     assert sorted(team.children.children) == ["R1"]
-    with pytest.raises(OperatorError, match="no program here runs such a group"):
-        team.children.start("LOAD1")
-    team.child.process.wait(60)
+    team.children.start("LOAD1")
+    task = team.children.children["LOAD1"]
+    for child in (task, team.child):
+        assert child.process is not None
+        child.process.wait(60)
     team.children.look()
+    assert (task.code, task.retry_at) == (3, None) and team.child.retry_at is not None
     good(home, "DELETE REPLICAT r1")
+    good(home, "DELETE EXTRACT load1")
     team.later(CENSUS_SECONDS + 1)
     assert team.children.rows() == []
 
@@ -444,120 +401,3 @@ def test_what_is_held_down_stays_so_when_that_cannot_be_noted(home):
     made.children.hold("R1")
     assert made.children._held == {"R1"}
     assert "is known to this Manager only" in log_text(home)
-
-
-# --- REFRESH, STATUS and reports --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def manager(home):
-    """A Manager made by hand, its mgr.prm on disk."""
-    made = []
-
-    def make(text: str):
-        write(home, "mgr", f"PORT {free_port()}\nNOTLS\n{text}")
-        path = home.prm("mgr")
-        rules = params(Path(path).read_text())
-        log = log_of(home)
-        log.report = Report(home, "MGR")
-        context = Context(home, home.fs, "MGR", "MANAGER", [], None, log.report, log, FakeClock(), Stop(), 7, path)
-        made.append(Manager(context, rules))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-def test_refresh_obeys_a_right_file_and_refuses_a_wrong_one_whole(home, manager):
-    """REFRESH MANAGER: all but where it listens; a mistake leaves everything as it was."""
-    made = manager("CHECKMINUTES 5\n")
-    port = made.command("STATUS", {})["port"]
-    write(home, "mgr", "PORT 7999\nNOTLS\nCHECKMINUTES 7\nAUTORESTART ER *\nFROBNICATE\n")
-    with pytest.raises(ParamError, match="no such parameter"):
-        made.command("REFRESH", {})
-    assert made._params.check_s == 300
-    assert "REFRESH refused, the parameters of before stay in force" in log_text(home)
-    write(home, "mgr", "PORT 7999\nNOTLS\nCHECKMINUTES 7\nAUTORESTART ER *\n")
-    assert made.command("REFRESH", {}) == {
-        "changed": ["DYNAMICPORTLIST", "AUTORESTART", "CHECKMINUTES"], "kept": ["PORT"],
-    }  # fmt: skip
-    assert made._params.check_s == 420
-    assert made._children._params.autorestart
-    assert made._collectors._params.ports == ((8000, 8255),)
-    assert made.command("STATUS", {})["port"] == port
-    assert "port" in FIXED
-    Path(home.globals).write_text("DISKWARN 1000%\n")
-    with pytest.raises(ParamError, match="percentage"):
-        made.command("REFRESH", {})
-
-
-def test_status_tells_all_that_a_page_shows(home, manager):
-    """Port, bind, start, children, Collectors, disk."""
-    made = manager("")
-    reply = made.command("STATUS", {})
-    assert {"port", "bind", "started_us", "children", "collectors", "disk", "disks"} <= set(reply)
-    assert (reply["bind"], reply["started_us"]) == ("127.0.0.1", 7)
-    assert {"path", "free", "size", "warn", "stop", "state", "unit"} == set(reply["disk"])
-    pool = made.command("GETPORTINFO", {})["pool"]
-    assert sum(row["last"] - row["first"] + 1 for row in pool) == 256 or pool
-    answer = made.command("GETPURGEOLDEXTRACTS", {})
-    assert [row["group"] for row in answer["stale"]] == ["R1"]
-
-
-def test_down_and_up_are_reported(home):
-    """DOWNREPORT: a WARNING for what was stopped, by mistake perhaps, and for what abended; UPREPORT: INFO."""
-    manager_lag.report_down(home, log_of(home), 1)
-    assert "WARNING TG-00966" in log_text(home)
-    assert "REPLICAT R1 is down (STOPPED)." in log_text(home)
-    path = home.status("R1", "REPLICAT")
-    status.write(home.fs, path, ProcessFile(1, 1, "ENDED", "A", 2, "wrong password"))
-    manager_lag.report_down(home, log_of(home), 1)
-    assert "REPLICAT R1 is down (ABENDED, exit code 2): wrong password" in log_text(home)
-    manager_lag.report_up(home, log_of(home), 1)
-    lock = home.fs.lock(home.lock("R1"))
-    status.write(home.fs, path, ProcessFile(os.getpid(), 1, "RUNNING"))
-    manager_lag.report_up(home, log_of(home), 1)
-    lock.release()
-    assert log_text(home).count("REPLICAT R1 is up") == 1
-
-
-def test_chores_have_their_own_times():
-    """At once or after the first time; None never; the loop sleeps until the next."""
-    timers = Timers()
-    assert [timers.turn("a", now, 10) for now in (0, 5, 10, 19, 21)] == [True, False, True, False, True]
-    assert [timers.turn("b", now, 10, at_once=False) for now in (21, 30, 31)] == [False, False, True]
-    assert not timers.turn("c", 0, None)
-    assert timers.seconds(32) == 0
-    assert timers.seconds(30) == 1
-
-
-# --- systemd ----------------------------------------------------------------------------------------------------------
-
-
-def test_systemd_is_told_what_the_manager_does(tmp_path, monkeypatch):
-    """READY once, WATCHDOG three times within its time, STOPPING; children do not inherit the socket."""
-    path = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
-        server.bind(path)
-        server.setblocking(False)
-        monkeypatch.setenv("NOTIFY_SOCKET", path)
-        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
-        notifier = Notifier()
-        assert "NOTIFY_SOCKET" not in os.environ
-        notifier.ready("Manager of here")
-        for now in (1, 5, 12):
-            notifier.alive(now)
-        notifier.close()
-        notifier.alive(100)
-        said = [server.recv(1000).decode() for _ in range(4)]
-    assert said == ["READY=1\nSTATUS=Manager of here", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"]
-    Notifier().ready("nobody listens")
-
-
-def test_what_a_manager_starts_at_once_does_not_inherit_systemds_socket(home, manager, monkeypatch, tmp_path):
-    """AUTOSTART comes before READY."""
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    process = manager("AUTOSTART ER *\n")._children.children["R1"].process
-    home.__dict__["started"].append(process)
-    assert b"NOTIFY_SOCKET" not in Path(f"/proc/{process.pid}/environ").read_bytes()

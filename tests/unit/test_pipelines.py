@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ggsci.flow import holding, pipelines, slow, stages
+from ggsci.commands import slow
+from ggsci.flow import holding, pipelines, stages
 from ggsci.flow.pipelines import Stage
-from tests.support.homes import as_json, good, make_home, write
+from tests.support.homes import answering, as_json, good, make_home, write
 from trails import checkpoint as checkpoints
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.position import TrailName
 from trails.record import Column, TableDef
-from trails.runtime import registration, status
-from trails.runtime.control import ControlServer
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration, TrailReg
+from trails.runtime.home import registration, status
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registered, Registration, TrailReg
+from trails.runtime.process.control import ControlServer
 from trails.writer import TrailWriter, WriterIdentity
 
 NOW = 1_700_000_000_000_000
@@ -71,7 +69,7 @@ def test_nobody_holds_back_where_nothing_waits():
         ([stage("EXTRACT", "EXT1", lag_us=None, lag_age_us=None)], (None, None)),
     ],
 )
-def test_GG19_a_pipelines_lag_is_not_that_of_its_last_stage(changed: list[Stage], lag: tuple[int | None, int | None]):
+def test_GG_19_a_pipelines_lag_is_not_that_of_its_last_stage(changed: list[Stage], lag: tuple[int | None, int | None]):
     """A Replicat that has applied all that came knows nothing of what a stopped pump keeps from it."""
     fed = {"PMP1": {"fed_by": "h/EXT1"}, "REP1": {"fed_by": "h/PMP1"}}
     stages = [replace(one, extra={**one.extra, **fed.get(one.name, {})}) for one in path(*changed)]
@@ -228,10 +226,9 @@ def test_groups_that_feed_each_other_in_a_ring_are_shown_once():
 def home(tmp_path: Path) -> Home:
     """EXT1 writes ./dirdat/lt, PMP1 reads it and sends it on; nothing runs."""
     made = make_home(tmp_path / "source")
-    slot = {"slot": "tg_1", "dbname": "shop"}
-    registration.save(
-        made, Registration("EXT1", "EXTRACT", "TRANLOG", trails=(TrailReg("./dirdat/lt", "EXTTRAIL"),), slot=slot)
-    )
+    noted = Registered("PostgreSQL", "shop", made={"slot": "tg_1"})
+    lt = (TrailReg("./dirdat/lt", "EXTTRAIL"),)
+    registration.save(made, Registration("EXT1", "EXTRACT", "TRANLOG", trails=lt, registered=noted))
     trails = (TrailReg("./dirdat/rt", "RMTTRAIL"),)
     registration.save(made, Registration("PMP1", "EXTRACT", "TRAIL", "./dirdat/lt", trails=trails))
     write(made, "pmp1", "EXTRACT pmp1\nRMTHOST there, MGRPORT 7809, NOTLS\nRMTTRAIL ./dirdat/rt\n")
@@ -277,6 +274,8 @@ def test_two_homes_on_disk_make_one_pipeline(home: Home, tmp_path: Path):
     [
         ("postgresql://gate:secret@db:5432/copy?password=x", "PostgreSQL copy at db:5432"),
         ("postgresql://db/copy, USERIDALIAS gate", "PostgreSQL copy at db"),
+        ("postgresql://db/copy USERID gate PASSWORD secret", "PostgreSQL copy at db"),
+        ("postgresql://db/copy\n  userid gate", "PostgreSQL copy at db"),
         ("postgresql:///copy?host=/run/pg", "PostgreSQL copy"),
         ("mysql://gate@[::1]:3306/copy", "MySQL copy at ::1:3306"),
         ("sqlite:////data/copy.db", "SQLite /data/copy.db"),
@@ -303,31 +302,12 @@ def test_a_stopped_stage_is_told_by_its_files(home: Home):
     assert (extract.backlog_bytes, extract.lag_us, extract.lag_age_us) == (None, None, None)
 
 
-def running(home: Home, name: str) -> Any:
+def running(home: Home, name: str, waits: str = "") -> Any:
     """This test is the group's process: lock held, process file written."""
     lock = home.fs.lock(home.lock(name))
-    status.write(home.fs, home.status(name, "EXTRACT"), status.ProcessFile(os.getpid(), NOW, "RUNNING"))
+    note = status.ProcessFile(os.getpid(), NOW, "RUNNING", waits=waits)
+    status.write(home.fs, home.status(name, "EXTRACT"), note)
     return lock
-
-
-@contextmanager
-def answering(home: Home, name: str, answer: dict[str, Any]) -> Iterator[None]:
-    """A control socket that gives this answer to METRICS, until the block ends."""
-    server, end = ControlServer(home, name, lambda verb, args: answer), threading.Event()
-
-    def serve() -> None:
-        while not end.is_set():
-            server.handle([fd for fd, _ in server.interest()], time.monotonic())
-            time.sleep(0.005)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
-        server.close(0)
 
 
 def test_a_running_stage_answers_for_itself(home: Home, monkeypatch: pytest.MonkeyPatch):
@@ -338,8 +318,8 @@ def test_a_running_stage_answers_for_itself(home: Home, monkeypatch: pytest.Monk
         "lag_us": 7, "lag_at_us": NOW - SECOND, "backlog_bytes": 0, "backlog_us": 0, "ops_s": 1.5, "bytes_s": 2.5,
         "bytes_out_s": 0.5, "busy": 0.25, "operations": 9, "extra": {"inflight_bytes": 3},
     }  # fmt: skip
-    with answering(home, "PMP1", answer):
-        pump = pipelines.gather(home, NOW)[0].stages[1]
+    with answering(home, "PMP1", lambda *_: answer):
+        pump = stages.of_home(home, NOW)[1]
     lock.release()
     assert (pump.status, pump.lag_us, pump.lag_age_us, pump.ops_s, pump.busy) == ("RUNNING", 7, SECOND, 1.5, 0.25)
     assert (pump.bytes_s, pump.bytes_out_s) == (2.5, 0.5)
@@ -383,7 +363,7 @@ def test_info_all_detail_prints_each_pipeline_and_the_verdict(home: Home):
     row = next(line for line in lines if line.startswith("* PUMP "))
     assert row.split()[:6] == ["*", "PUMP", "PMP1", "STOPPED", "UNKNOWN", "UNKNOWN"]
     assert [line for line in lines if line.startswith("  Held back by PUMP PMP1: it is STOPPED; waiting for it: ")]
-    assert "  Lag of EXTRACT EXT1 is UNKNOWN: STOPPED." in lines
+    assert "  Is   STOPPED: EXTRACT EXT1 is STOPPED; PUMP PMP1 is STOPPED" in lines
     found = as_json(home, "INFO ALL, DETAIL")
     assert [one["name"] for one in found["pipelines"][0]["stages"]] == ["EXT1", "PMP1"]
 
@@ -395,14 +375,23 @@ def test_info_all_detail_of_a_home_without_groups(tmp_path: Path):
 
 def test_columns_stay_in_their_places_and_the_slow_one_is_marked():
     """A star before its row, and a line with the reason; what the slot keeps back stands below."""
-    extract = stage("EXTRACT", "EXT1", extra={"slot": "tg_1", "wal_kept_bytes": 5 << 20, "wal_headroom_bytes": None})
+    extract = stage(
+        "EXTRACT",
+        "EXT1",
+        extra={
+            "holder": "slot tg_1",
+            "log_kept_bytes": 5 << 20,
+            "log_headroom_bytes": None,
+            "log_limit_name": "max_slot_wal_keep_size",
+        },
+    )
     replicat = stage(
         "REPLICAT", "REP1", lag_us=34 * SECOND, backlog_bytes=12 << 20, backlog_us=34 * SECOND, ops_s=1234.4,
         bytes_s=99.6, bytes_out_s=12.4, busy=0.98,
     )  # fmt: skip
     judged = holding.judge(path(extract, replicat))
     lines = slow.lines([pipelines.Pipeline("p", "s", "t", judged)])
-    title, *rows = lines[5:9]
+    title, *rows = lines[6:10]
     assert len({len(line) for line in (title, *rows)}) == 1
     assert rows[2] == (
         "* REPLICAT  REP1      RUNNING     00:00:34  00:00:00     12.0 MB  00:00:34        1234         100"
@@ -416,4 +405,58 @@ def test_homes_that_the_managers_file_names_join_in(home: Home, tmp_path: Path):
     """WEBHOME with DIR; a folder that is no home is left out."""
     other = make_home(tmp_path / "other")
     write(home, "mgr", f"PORT 7809\nWEBHOME copy, DIR {other.root}\nWEBHOME gone, DIR {tmp_path / 'none'}\n")
-    assert slow.neighbours(home) == [other]
+    assert pipelines.neighbours(home) == [other]
+
+
+# --- GG-19: INFO ALL, INFO and LAG of what stands still ---------------------------------------------------------------
+
+
+def test_GG_19_an_idle_pump_behind_an_extract_that_is_gone(home: Home):
+    """It runs, is at the end of its trail, and its checkpoint is fresh; yet nobody captures, and nothing says 0."""
+    now = time.time_ns() // 1000
+    writer = fill(home, "lt", extract_identity(home))
+    place = Place(0, writer.position.rba, now)
+    read = ReadCheckpoint("GGS Log Trail", place, place)
+    beat = {
+        "from": "shop", "to": "", "path": "EXT1 ==> PMP1", "home": home.id, "heartbeat_us": now - 200 * SECOND,
+        "every_s": 10, "at_us": now - 200 * SECOND, "lag_us": 5, "why": "", "stages": [],
+    }  # fmt: skip
+    save = Checkpoint("PMP1", "EXTRACT", (read,), saved_us=now, lag_us=0, extra={"heartbeats": [beat]})
+    checkpoints.save(home.fs, home.checkpoint("PMP1", "EXTRACT"), save)
+    lock = running(home, "PMP1")
+    try:
+        for there, why in ((True, "EXTRACT EXT1 is STOPPED"), (False, "EXTRACT EXT1 is MISSING")):
+            if not there:
+                os.remove(home.registration("EXT1"))
+            text = good(home, "INFO ALL")
+            (row,) = [line for line in text.splitlines() if "PMP1" in line and line.startswith("EXTRACT")]
+            assert row.split()[1:4] == ["RUNNING", "PMP1", "UNKNOWN"]
+            assert f"Lag of EXTRACT PMP1 is UNKNOWN: {why}, last seen 00:03:2" in text
+            pump = as_json(home, "INFO ALL")["groups"][-1]
+            assert (pump["lag_us"], pump["lag_why"]) == (None, why)
+            assert f"; {why}, last seen 00:03:2" in good(home, "INFO PMP1")
+            with answering(home, "PMP1", lambda *_: {"ok": True, "lag_us": 0, "at_eof": True, "heartbeats": [beat]}):
+                assert f"Last record lag UNKNOWN: {why}, last seen 00:03:2" in good(home, "LAG PMP1")
+    finally:
+        lock.release()
+
+
+def test_a_pump_that_waits_for_the_remote_manager(home: Home):
+    """What it waits for stands in its process file; its 0 is not believed."""
+    now = time.time_ns() // 1000
+    place = Place(0, fill(home, "lt", extract_identity(home)).position.rba, now)
+    works = Checkpoint("EXT1", "EXTRACT", saved_us=now, lag_us=0)
+    checkpoints.save(home.fs, home.checkpoint("EXT1", "EXTRACT"), works)
+    save = Checkpoint(
+        "PMP1", "EXTRACT", (ReadCheckpoint("GGS Log Trail", place, place),), saved_us=now, lag_us=None,
+    )  # fmt: skip
+    checkpoints.save(home.fs, home.checkpoint("PMP1", "EXTRACT"), save)
+    locks = [running(home, "EXT1"), running(home, "PMP1", "Waiting for the remote host (refused)")]
+    try:
+        text = good(home, "INFO ALL")
+    finally:
+        for lock in locks:
+            lock.release()
+    assert [line for line in text.splitlines() if line.startswith("Lag of ")] == [
+        "Lag of EXTRACT PMP1 is UNKNOWN: PUMP PMP1: Waiting for the remote host (refused)."
+    ]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from trails.errors import ParamError
-from trails.runtime import params, prmtext
-from trails.runtime.params import Keyword, ParamErrors, check, parse_file, parse_text
+from trails.runtime.language import params, prmtext
+from trails.runtime.language.params import Keyword, ParamErrors, check, parse_file, parse_text
 
 EMPTY: dict[str, str] = {}
 
@@ -97,6 +97,22 @@ def test_what_stands_behind_an_ampersand_begins_no_parameter():
     assert statements("MACRO #ddl\nBEGIN\nDDL &\nINCLUDE MAPPED\nEND;\n#ddl ()\n") == [("DDL", "INCLUDE MAPPED", 6)]
     for text in ("COMMENT so &\n", "EXTRACT e -- this & that &\n"):
         assert "a readable file" in fault(text + "INCLUDE ./nothing\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TABLEEXCLUDE a.b, c.d\nDDL &\n  INCLUDE MAPPED\nTABLE a.*;",
+        "TABLEEXCLUDE a.b,\n-- a comment\n  c.d\nDDL INCLUDE MAPPED\nTABLE a.*;",
+        "TABLEEXCLUDE a.b\n  , c.d\nDDL INCLUDE MAPPED\nTABLE a.*;",
+        "tableexclude\n  a.b &\n c.d\n;\nDDL INCLUDE MAPPED\nTABLE a.*;",
+        "TABLEEXCLUDE a.b,\n  c.d;\nDDL INCLUDE MAPPED\nTABLE a.*;",
+    ],
+)
+def test_a_list_of_tables_may_do_without_its_semicolon(text: str):
+    """Oracle's own examples have none."""
+    found = [(each.keyword, " ".join(each.words)) for each in parse_text(text, "e.prm")]
+    assert found == [("TABLEEXCLUDE", "a.b c.d"), ("DDL", "INCLUDE MAPPED"), ("TABLE", "a.*")]
 
 
 def test_another_macro_character():

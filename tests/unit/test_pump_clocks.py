@@ -1,4 +1,4 @@
-"""The Collector's clock while a link is up: by the quickest PONG; and Collectors that don't tell it."""
+"""The Collector's clock while a link is up: by the quickest PONG."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
+from pump.job import PumpJob
 from pump.params import PumpParams, RemoteHost
-from pump.pump import Job, Phase, Pump
+from pump.phase import LinkPhase
+from pump.pump import Pump
 from tests.support.homes import make_home
 from tests.support.link import Source, wait_until
-from trails import wire
-from trails.channel import Channel
 from trails.fs import RealFs
+from trails.link import wire
+from trails.link.channel import Channel
+from trails.link.wire import Side
 from trails.position import START, TrailName
 from trails.reader import last_header
-from trails.runtime.report import Log
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
-from trails.wire import Side
 
 SECOND = 1_000_000
 
@@ -26,7 +28,7 @@ SECOND = 1_000_000
 class Link:
     """A pump, and the Collector's end of its session; both hosts' time moves only when told to, one is `ahead_us`."""
 
-    def __init__(self, folder: Any, *, tells: bool = True, welcomes: bool = True) -> None:
+    def __init__(self, folder: Any) -> None:
         home = make_home(folder / "home")
         trail = TrailName.parse("./dirdat/lt", home.root)
         Source(RealFs(), trail).writer.close()
@@ -34,22 +36,21 @@ class Link:
         self.clock = FakeClock()
         self.ahead_us = 0
         params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
-        job = Job(params, home.id, "here", trail, "./dirdat/lt", 1)
+        job = PumpJob(params, home.id, "here", trail, "./dirdat/lt", 1)
         self.pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", self.clock), self.clock)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._near = socket.create_connection(listener.getsockname())
             far, _ = listener.accept()
         self.collector = Channel(far, Side.COLLECTOR, "pump", 60, self.clock.monotonic())
         self.pump._source = last_header(RealFs(), trail)
-        self.pump._dialler = self
-        self.pump._phase = Phase.DIALLING
+        self.pump._caller._dialler = self
+        self.pump._phase = LinkPhase.DIALLING
         self.pump.step()
         (hello,) = self._heard()
-        assert hello.clock
-        self.collector.now_us = self.now_us if tells else None
-        now_us = self.now_us() if welcomes else 0
-        self.collector.send(wire.Welcome(START, b"r" * 16, False, 0, START, now_us))
-        self._until(lambda: self.pump._phase is Phase.STREAMING)
+        assert isinstance(hello, wire.Hello)
+        self.collector.now_us = self.now_us
+        self.collector.send(wire.Welcome(START, b"r" * 16, False, 0, START, self.now_us()))
+        self._until(lambda: self.pump._phase is LinkPhase.STREAMING)
 
     def result(self) -> socket.socket:
         """As a Dialler that got the link."""
@@ -141,18 +142,6 @@ def test_an_answer_that_took_long_does_not_blur_what_is_known(linked):
     assert abs(ahead - 5 * SECOND) <= error == 20_000
     link.ask(back=3.0)
     assert link.known() == (ahead, error)
-
-
-@pytest.mark.parametrize("welcomes", [True, False])
-def test_a_collector_of_before(linked, welcomes):
-    """Its PONGs have no time: WELCOME's comparison stays, or nothing is known; and nobody is warned of a guess."""
-    link = linked(tells=False, welcomes=welcomes)
-    link.ahead_us = 5 * SECOND
-    link.ask()
-    link.ask()
-    assert link.known() == ((0, 0) if welcomes else (None, None))
-    assert bool(link.pump.command("STATUS", {})["clocks"]) is welcomes
-    assert link.warnings() == 0
 
 
 def test_a_pong_of_nothing_that_was_asked_is_passed_over(linked):

@@ -14,8 +14,8 @@ from trails.codec import binary, decode_data
 from trails.errors import OperatorError
 from trails.format import Indicator
 from trails.record import Column, Op, TableDef
-from trails.runtime.params import parse_text
-from trails.runtime.tableparams import environment
+from trails.runtime.language.params import parse_text
+from trails.runtime.language.tableparams import environment
 
 HEAD = "EXTRACT p\nRMTHOST h, MGRPORT 1\nRMTTRAIL ./dirdat/rt\n"
 TABLES = """TABLE *.*;
@@ -62,11 +62,18 @@ def test_later_blocks_of_a_large_transaction_know_its_facts() -> None:
 def test_a_block_of_plain_tables_is_sent_as_it_stands() -> None:
     """The same payload object, though other tables of the trail have options."""
     from trails.codec import encode_data
-    from trails.format import BlockHeader, Kind
+    from trails.format import BlockHeader, BlockKind
 
     payload = encode_data([ITEMS.id], [BEGIN, [Op.INSERT, 0, ROW], [Op.COMMIT, 1]])
     header = BlockHeader(
-        Kind.DATA, Indicator.WHOLE, payload.flags, len(payload.data), payload.raw_len, 1, 1, payload_crc=payload.crc
+        BlockKind.DATA,
+        Indicator.WHOLE,
+        payload.flags,
+        len(payload.data),
+        payload.raw_len,
+        1,
+        1,
+        payload_crc=payload.crc,
     )
     found = rules().data(header, payload.data, KNOWN, "here")
     assert found is not None

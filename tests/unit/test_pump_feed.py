@@ -9,7 +9,7 @@ from pump.filter import Filter
 from tests.support.link import AUDIT, ITEMS, ORDERS, Source
 from trails.codec import decode_data, decode_defs
 from trails.errors import MismatchError
-from trails.format import Indicator, Kind
+from trails.format import BlockKind, Indicator
 from trails.position import START, Position, TrailName
 from trails.record import Column, TableDef
 from trails.testing import FaultFs
@@ -47,7 +47,7 @@ def test_a_session_begins_with_the_definitions_in_force(source):
     source.small()
     source.sync()
     found = read_all(feed_of(source, origin))
-    assert [o.header.kind for o in found] == [Kind.METADATA, Kind.DATA]
+    assert [o.header.kind for o in found] == [BlockKind.METADATA, BlockKind.DATA]
     assert (found[0].block.start, found[0].block.end) == (origin, origin)
     assert decode_defs(found[0].header, found[0].block.payload) == [ORDERS, ITEMS, AUDIT]
     assert found[1].block.start == origin
@@ -61,10 +61,10 @@ def test_the_last_definition_of_a_table_is_in_force():
 
 def test_every_block_but_end_is_passed_as_it_stands(source):
     """PASSTHRU over several files: DATA, METADATA, RESTART and PLACE with their own bytes."""
-    source.writer._max_bytes = 12_000
+    source.writer.max_bytes = 12_000
     source.mixed(40)
     found = read_all(feed_of(source))[1:]
-    assert {o.header.kind for o in found} == {Kind.DATA, Kind.METADATA, Kind.RESTART, Kind.PLACE}
+    assert {o.header.kind for o in found} == {BlockKind.DATA, BlockKind.METADATA, BlockKind.RESTART, BlockKind.PLACE}
     for outgoing in found:
         at = outgoing.block.start
         data = source.fs.content(TRAIL.path(at.seqno))
@@ -79,7 +79,7 @@ def test_dropped_blocks_become_one_place_a_second(source):
         source.small()
     source.sync()
     first = [o for _ in range(4) for o in feed.read(10.0)]
-    assert [o.header.kind for o in first] == [Kind.PLACE]
+    assert [o.header.kind for o in first] == [BlockKind.PLACE]
     assert read_all(feed, 10.5) == []
     (place,) = feed.read(11.0)
     assert place.block.start == place.block.end == source.writer.durable
@@ -90,7 +90,7 @@ def test_inside_an_open_transaction_a_place_is_an_empty_middle(source):
     """CW-05, CW-06: begin and end stay; between them nothing but middle blocks may stand."""
     source.large(4, tables=(AUDIT,))
     source.sync()
-    found = [o for o in read_all(feed_of(source, keep=sales)) if o.header.kind is not Kind.METADATA]
+    found = [o for o in read_all(feed_of(source, keep=sales)) if o.header.kind is not BlockKind.METADATA]
     assert [o.header.indicator for o in found] == [Indicator.BEGIN, Indicator.MIDDLE, Indicator.END]
     assert decode_data(found[1].header, found[1].block.payload) == ([], [])
 
@@ -107,7 +107,7 @@ def test_a_filtering_session_that_resumes_inside_a_transaction_counts_from_its_b
     assert whole[-1].needed is None
     resumed = read_all(feed_of(source, inside.block.end, True, sales))
     rest = whole[whole.index(inside) + 1 :]
-    assert [o.block for o in resumed if o.header.kind is Kind.DATA] == [o.block for o in rest]
+    assert [o.block for o in resumed if o.header.kind is BlockKind.DATA] == [o.block for o in rest]
 
 
 def test_a_begin_that_is_purged_is_refused(source):

@@ -9,12 +9,12 @@ import pytest
 from pump.feed import Feed
 from pump.filter import Filter
 from pump.heartbeat import PumpHeartbeats
-from replicat.batch import read_records
+from replicat.batches.batch import read_records
 from tests.support.beating import SECOND, beat, write_beat
 from tests.support.link import Source
 from trails.codec import decode_data
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
-from trails.format import Kind, check_payload, file_seed, parse_block_header
+from trails.format import BlockKind, check_payload, file_seed, parse_block_header
 from trails.heartbeat import Beat, beat_of
 from trails.plan import Planner, Unit
 from trails.position import START, Position, TrailName
@@ -40,7 +40,7 @@ def sent(source: Any, stamps: PumpHeartbeats, *, origin: Position = START, keeps
     feed = Feed(source.fs, TRAIL, source.writer.last.trail_id, origin, False, rules, stamps.stamp)
     found = []
     while not feed.at_end:
-        found += [o for o in feed.read(10.0) if o.header.kind is not Kind.METADATA]
+        found += [o for o in feed.read(10.0) if o.header.kind is not BlockKind.METADATA]
     return found
 
 
@@ -124,7 +124,7 @@ def test_in_encrypted_trails_it_is_found_by_its_header_and_read_by_who_has_the_k
         (unit,) = [unit for unit in units(BlockReader(fs, trail)) if unit.blocks]
         assert unit.is_heartbeat
         assert unit.blocks[0].header.is_encrypted
-        records = read_records(fs, trail, unit_id(fs, trail), unit.blocks[0])
+        records = read_records(fs, trail, unit_id(fs, trail), {}, unit.blocks[0])
         assert beat_of(records, "here")[1].path == path
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 
 import pytest
 
-from pump.link import Backoff, Dialler, Request, dial, parse_reply
+from pump.link import Dialler, LinkRequest, _read_line, dial, parse_reply
 from tests.support.link import wait_until
 from trails.errors import AwayError, OperatorError, ProtocolError
 
@@ -32,8 +33,8 @@ def manager(reply: bytes, seen: list[bytes] | None = None) -> socket.socket:
     return listener
 
 
-def request(port: int) -> Request:
-    return Request("127.0.0.1", port, "./dirdat/rt", "aa/PMP1", b"\1" * 16)
+def request(port: int) -> LinkRequest:
+    return LinkRequest("127.0.0.1", port, "./dirdat/rt", "aa/PMP1", b"\1" * 16)
 
 
 def test_the_request_is_one_line_and_the_port_is_dialled():
@@ -75,14 +76,41 @@ def test_a_manager_that_talks_without_end_or_not_at_all_is_an_error():
     """Bounded in bytes and in time."""
     with manager(b"x" * 100_000) as listener, pytest.raises(ProtocolError, match="at most"):
         dial(request(listener.getsockname()[1]), 60)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(AwayError, match="timed out"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(AwayError, match="said no answer in time"):
         dial(request(silent.getsockname()[1]), 1, 0.2)
+
+
+def test_a_manager_that_accepts_and_is_silent_is_given_up_after_TIMEOUT():
+    """It took the connection and says nothing: the pump waited 150 s for that, without a word."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(AwayError, match="said nothing for 0"):
+        dial(request(silent.getsockname()[1]), 0.3, 10**6)
+
+
+class Wire:
+    """A connection on which this was said, piece by piece; `waits` is how long each piece might have taken."""
+
+    def __init__(self, *said: bytes) -> None:
+        self.said, self.waits = list(said), []
+
+    def settimeout(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def recv(self, _size: int) -> bytes:
+        return self.said.pop(0)
+
+
+def test_a_manager_that_works_on_its_answer_gives_signs_of_life():
+    """Spaces before the JSON: each begins TIMEOUT anew, so a long recovery of the trail costs no try."""
+    link = Wire(*[b" "] * 50, b'  {"ok": true,', b' "port": 7}\n')
+    line = _read_line(link, time.monotonic() + 3600, "Manager", 10.0)  # type: ignore[arg-type]
+    assert parse_reply(line, "Manager") == 7
+    assert link.waits == [10.0] * 52
 
 
 def test_a_name_that_does_not_resolve_is_away():
     """No traceback for a wrong RMTHOST."""
     with pytest.raises(AwayError, match="can't be reached"):
-        dial(Request("no such host", 1, "t", "p", b""), 1)
+        dial(LinkRequest("no such host", 1, "t", "p", b""), 1)
 
 
 def test_a_dialler_wakes_its_loop_and_gives_the_error():
@@ -106,13 +134,3 @@ def test_a_dialler_that_nobody_waits_for_closes_what_it_got():
             with sock:
                 sock.settimeout(60)
                 assert sock.recv(1) == b""
-
-
-def test_pauses_double_up_to_the_longest_and_end_at_the_limit():
-    """0.1, 0.2, ... longest; success begins anew."""
-    backoff, error = Backoff(0.5, 10), AwayError("gone")
-    assert [round(backoff.again(0.0, error), 3) for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
-    backoff.succeeded()
-    assert backoff.again(100.0, error) == pytest.approx(100.1)
-    with pytest.raises(AwayError, match="gone; tried again for 10 seconds"):
-        backoff.again(110.0, error)

@@ -10,7 +10,7 @@ from tests.support.trail_script import SCRIPT, TRAIL, expected, open_writer, run
 from trails.errors import DamageError, GateError, MismatchError, VersionError
 from trails.format import DURABLE_OFFSET
 from trails.position import Position
-from trails.reader import Block, BlockReader
+from trails.reader import Block, BlockReader, time_before
 from trails.testing import FaultFs
 
 
@@ -38,7 +38,7 @@ def flip(at: int) -> Callable[[bytearray], None]:
     return change
 
 
-def test_any_flipped_byte_in_any_file_is_found() -> None:
+def test_CW_22_any_flipped_byte_in_any_file_is_found() -> None:
     """CW-22: one bit anywhere below the durable end, oldest and newest file alike: an error that names file and RBA."""
     whole = written()
     files = TRAIL.seqnos(whole.listdir(TRAIL.folder))
@@ -56,7 +56,7 @@ def test_any_flipped_byte_in_any_file_is_found() -> None:
             assert TRAIL.file_name(seqno) in str(caught.value)
 
 
-def test_damage_below_the_durable_end_stops_the_writer_too() -> None:
+def test_CW_22_damage_below_the_durable_end_stops_the_writer_too() -> None:
     """CW-22: a new writer does not take damage for an unfinished tail."""
     fs = written()
     newest = TRAIL.path(TRAIL.seqnos(fs.listdir(TRAIL.folder))[-1])
@@ -164,7 +164,7 @@ def test_script_reads_back_from_real_files(tmp_path: object) -> None:
     for tx in SCRIPT:
         write_tx(writer, tx)
         writer.sync_soon()
-    writer.wait_sync()
+    writer.sync_done(wait=True)
     writer.close()
     assert transactions(fs, trail) == expected()
 
@@ -192,3 +192,22 @@ def test_file_that_comes_while_one_looks_is_waited_for() -> None:
     write_tx(writer, SCRIPT[1])
     writer.sync()
     assert reader.read() is not None
+
+
+def test_the_time_at_a_place_is_that_of_the_last_block_before_it() -> None:
+    """Also where that block is in an older file; none at the trail's begin, or where it is too far away to look."""
+    fs = written()
+    last = None
+    for block in read_all(fs):
+        assert time_before(fs, TRAIL, block.start) == last
+        last = block.header.time_us or last
+    assert last is not None
+    assert time_before(fs, TRAIL, block.end, most_blocks=1) is None
+
+
+def test_the_time_at_a_place_behind_a_purged_file_is_not_known() -> None:
+    """A pump that is told to go on behind the gap only wants to show it: it is no reason to end."""
+    fs = written()
+    first, second = TRAIL.seqnos(fs.listdir(TRAIL.folder))[:2]
+    fs.remove(TRAIL.path(first))
+    assert time_before(fs, TRAIL, Position(second, 0)) is None

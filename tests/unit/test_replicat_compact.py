@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from replicat.net.compact import BORN, Net
-from replicat.net.heap import Heap
+from replicat.work.net.compact import BORN, Net
+from replicat.work.net.heap import Heap
 from trails.record import MISSING
 
 A, B = ["1", "a", "x"], ["1", "b", "y"]
@@ -71,7 +71,7 @@ BACK = ("update", B, MOVED)
         ),
     ],
 )
-def test_net_effect(changes: tuple[Any, ...], expected: dict[str, Any]):
+def test_OT_15_DA_14_net_effect(changes: tuple[Any, ...], expected: dict[str, Any]):
     """OT-14: what is known before, the change, and what is known after."""
     assert state(net_of(*changes)) == NOTHING | expected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicat.conflicts.comparing import below, number, same
+from replicat.work.conflicts.comparing import below, number, same
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""COPY text: what goes in comes out, whatever the values hold."""
+"""The forms of rows: what goes in comes out, whatever the values hold."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicat.net.copytext import render, text_of
-from tests.support.list_target import parse
+from replicat.model.forms import ROWS, text_of
+from replicat.targets.sql.copytext import COPY_TEXT, render
 from trails.record import MISSING
 
 values = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -16,9 +16,19 @@ rows = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(values, min_siz
 @given(rows)
 def test_any_text_comes_back(table: list[list[str | None]]):
     """Tabs, newlines, backslashes, NULL beside the text that looks like it."""
-    data, count, partial = render(table)
-    assert (count, partial) == (len(table), [])
-    assert parse(data) == [tuple(row) for row in table]
+    for form in (COPY_TEXT, ROWS):
+        data, count, partial = form.render(table, None)
+        assert (count, partial) == (len(table), [])
+        assert [tuple(row) for row in form.rows(data)] == [tuple(row) for row in table]
+
+
+def test_plain_rows_keep_bytes_and_text_that_is_no_unicode():
+    """And a table without columns has rows too."""
+    table = [(b"\x00\xff", "\udcff", None)] * 1000
+    data, count, _ = ROWS.render(table, None)
+    assert (list(ROWS.rows(data)), count) == (table, 1000)
+    assert ROWS.render([(), ()], None)[1:] == (2, [])
+    assert list(ROWS.rows(b"")) == []
 
 
 def test_values_that_look_like_syntax():
@@ -35,12 +45,15 @@ def test_bytes_are_hex():
 
 def test_rows_with_missing_columns_are_set_apart():
     """They come back as they were given; the others are written."""
-    data, count, partial = render([["1", "a"], ["2", MISSING], ["3", None]])
-    assert (data, count, partial) == (b"1\ta\n3\t\\N\n", 2, [["2", MISSING]])
+    for form in (COPY_TEXT, ROWS):
+        data, count, partial = form.render([["1", "a"], ["2", MISSING], ["3", None]], None)
+        assert (count, partial) == (2, [["2", MISSING]])
+        assert [row[1] for row in form.rows(data)] == ["a", None]
 
 
 def test_picked_columns():
     """Only what is picked is written, and only that must be there."""
-    data, count, partial = render([["1", MISSING, "x"]], lambda row: (row[2], row[0]))
-    assert (data, count, partial) == (b"x\t1\n", 1, [])
-    assert render([["1", MISSING]], lambda row: (row[1],))[2] == [["1", MISSING]]
+    for form in (COPY_TEXT, ROWS):
+        data, count, partial = form.render([["1", MISSING, "x"]], lambda row: (row[2], row[0]))
+        assert ([tuple(row) for row in form.rows(data)], count, partial) == ([("x", "1")], 1, [])
+        assert form.render([["1", MISSING]], lambda row: (row[1],))[2] == [["1", MISSING]]

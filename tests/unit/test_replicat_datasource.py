@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from replicat.datasource import TrailReader, _images
+from replicat.run.datasource import TrailReader, _images
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
 from trails.ddl import CREATE, DdlChange, TableShape

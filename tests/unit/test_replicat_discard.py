@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Sequence
 
 import pytest
 
-from replicat.decode import Spot
-from replicat.net.part import Mapped
+from replicat.apply.discardfile import DiscardFile, Examined, framed
+from replicat.apply.discardrecord import Reason, image_of, record, shown
+from replicat.model.plan import TablePlan
+from replicat.model.reperror import DiscardSetting, ErrorRule, rule_for
+from replicat.model.target import Layout
 from replicat.params import ReplicatParams
-from replicat.plan import TablePlan
-from replicat.refused.discardfile import DiscardFile, Examined, framed
-from replicat.refused.discardrecord import Reason, image_of, record, shown
-from replicat.refused.rules import DiscardSetting, ErrorRule, action_of, rule_for
-from replicat.target import Layout
+from replicat.work.decode import Spot
+from replicat.work.net.part import MappedChange
 from trails.errors import LockedError, OperatorError, ParamError
 from trails.fs import RealFs, read_bytes
 from trails.position import Position
 from trails.record import MISSING
-from trails.runtime.home import Home
-from trails.runtime.params import parse_text
+from trails.runtime.home.home import Home
+from trails.runtime.language.params import parse_text
 from trails.testing import After, Crash, FaultFs
 
 BEGIN, PLACE = Position(0, 0), Position(3, 4096)
@@ -33,8 +34,13 @@ def read(*lines: str) -> ReplicatParams:
     return ReplicatParams.from_statements(parse_text(GOOD + "\n".join([*lines, "MAP s.*, TARGET p.*;\n"]), "rep1.prm"))
 
 
+def action_of(rules: Sequence[ErrorRule], *error: str) -> str:
+    """The action that the rules give an error."""
+    return rule_for(rules, *error).action
+
+
 def text_of(
-    index: int = 0, position: Position = PLACE, group: str = "REP1", mapped: tuple[Mapped, ...] = ()
+    index: int = 0, position: Position = PLACE, group: str = "REP1", mapped: tuple[MappedChange, ...] = ()
 ) -> list[str]:
     """A record's lines."""
     spot = Spot(
@@ -68,6 +74,17 @@ def test_errors_go_by_the_databases_own_names_too():
     rules = read("REPERROR (1062, IGNORE)", "REPERROR (sqlite_constraint_check, DISCARD)", "REPERROR ('1403', IGNORE)")
     found = [("23000", "1062"), ("23000", "SQLITE_CONSTRAINT_CHECK"), ("02000", ""), ("23000", "1452")]
     assert [action_of(rules.error_rules, *each) for each in found] == ["IGNORE", "DISCARD", "IGNORE", "ABEND"]
+
+
+def test_rules_written_for_oracle_load_and_mean_the_same():
+    """-1 is a key that is there, -1403 a row that is not; parentheses may be missing; other numbers are refused."""
+    rules = read(
+        "REPERROR (-1, DISCARD)", "REPERROR (-1403, IGNORE)", "REPERROR -2291, DISCARD", "REPERROR DEFAULT, EXCEPTION"
+    ).error_rules  # fmt: skip
+    found = [action_of(rules, code) for code in ("23505", "02000", "23503", "23514")]
+    assert found == ["DISCARD", "IGNORE", "DISCARD", "EXCEPTION"]
+    with pytest.raises(ParamError, match=r"a SQLSTATE of five characters such as 23514, .*found '-54'"):
+        read("REPERROR (-54, DISCARD)")
 
 
 def test_all_actions_and_their_options():
@@ -142,7 +159,7 @@ def test_the_discard_file_is_the_groups_own_unless_named():
             "REPERROR: expected TRANSABORT [MAXRETRIES n] [, DELAYSECS n | DELAYCSECS n], found 'DELAYCSECS'",
         ),
         (
-            "REPERROR 23514, DISCARD",
+            "REPERROR (23514), DISCARD",
             "REPERROR: expected (DEFAULT | DEFAULT2 | SQLSTATE | error number or name, action)",
         ),
         ("REPERROR ((23514), DISCARD)", "REPERROR: expected (DEFAULT | DEFAULT2 | SQLSTATE"),
@@ -193,7 +210,7 @@ def test_a_record_holds_the_row_of_its_target():
     """What REPLAY DISCARDS needs, in one line of JSON, exactly: bytes, NULL, missing, and text that is no UTF-8."""
     layout = Layout("public", "k v", ("id", "x"), ("int", "bytea"), ("id",), logical=("integer", "bytes"))
     row = ("5", b"\x00\xff"), ("a\udcff\n", MISSING)
-    mapped = Mapped(TablePlan("s.t", "p.t", layout, (0,)), "update", *row)
+    mapped = MappedChange(TablePlan("s.t", "p.t", layout, (0,)), "update", *row)
     line = framed(text_of(0, mapped=(mapped,))).splitlines()[-2].decode("ascii")
     known = json.loads(line.removeprefix("Target record: "))
     assert (known["table"], known["op"], known["key"], known["columns"]) == (
@@ -292,7 +309,7 @@ def fail(wanted: bool) -> None:
         raise OperatorError("EIO", hint="Check the disk")
 
 
-def test_cw28_a_full_disk_leaves_no_half_record(fs: FaultFs):
+def test_a_full_disk_leaves_no_half_record(fs: FaultFs):
     """CW-28: the error says what was not done; what was written of the record is taken back."""
     written(fs, text_of(0))
     before = fs.content(PATH)
@@ -383,6 +400,21 @@ def test_a_file_that_is_moved_away_is_made_anew(fs: FaultFs):
     file.add(text_of(0))
     file.sync()
     assert len(places(fs)) == 1
+
+
+@pytest.mark.parametrize("other", [None, b"somebody else's"])
+def test_a_file_deleted_while_records_are_written_commits_nothing(fs: FaultFs, other: bytes | None) -> None:
+    """I8: what was synced is under no name, so the batch is not committed; its records are written again."""
+    file = DiscardFile(fs, PATH, 50)
+    file.look(BEGIN)
+    file.add(text_of(0))
+    fs.take_away(PATH, by=other)
+    with pytest.raises(OperatorError, match=r"nothing of the batch was committed: .*REP1\.dsc was removed or replaced"):
+        file.sync()
+    file.add(text_of(0))
+    file.sync()
+    assert len(places(fs)) == 1
+    file.close()
 
 
 def test_two_groups_never_write_one_file_at_once(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicat.expressions.functions import parse, translate
+from replicat.maps.expressions.functions import parse, translate
 from trails.errors import ParamError
 
 WHERE = "dirprm/REP1.prm:7"
@@ -20,8 +20,8 @@ WHERE = "dirprm/REP1.prm:7"
         ("@COMPUTE (a * (b - 1))", "(a * (b - 1))"),
         ("array(a)[@STRLEN (b)]", "array(a)[length(CAST(b AS STRING))]"),
         ("r'\\d' || '\\'' || 'it''s'", "r'\\d' || '\\'' || 'it''s'"),
-        ("@IF (a, 'x', b)", "CASE WHEN a THEN 'x' ELSE CAST(b AS STRING) END"),
-        ("@IF (a, 1, b)", "CASE WHEN a THEN 1 ELSE b END"),
+        ("@IF (a, 'x', b)", "CASE WHEN CAST((a) AS /*condition*/ BOOLEAN) THEN 'x' ELSE CAST(b AS STRING) END"),
+        ("@IF (a, 1, b)", "CASE WHEN CAST((a) AS /*condition*/ BOOLEAN) THEN 1 ELSE b END"),
         ("@TOKEN ('TK`1')", "token.`TK``1`"),
         ("@GETENV ('transaction', 'csn')", "change.csn"),
     ],
@@ -50,8 +50,9 @@ def test_a_column_that_is_left_out():
     """COLSTAT(MISSING) is told apart from the value, through IF, CASE and EVAL."""
     assert parse("@COLSTAT (MISSING)", WHERE).left_out == "true"
     made = parse("@IF (a, @EVAL (b, @COLSTAT (MISSING), 1), c)", WHERE)
-    assert made.sql == "CASE WHEN a THEN CASE WHEN b THEN NULL ELSE 1 END ELSE c END"
-    assert made.left_out == "CASE WHEN a THEN CASE WHEN b THEN true ELSE false END ELSE false END"
+    a, b = (f"CASE WHEN CAST(({name}) AS /*condition*/ BOOLEAN) THEN" for name in "ab")
+    assert made.sql == f"{a} {b} NULL ELSE 1 END ELSE c END"
+    assert made.left_out == f"{a} {b} true ELSE false END ELSE false END"
 
 
 @pytest.mark.parametrize(

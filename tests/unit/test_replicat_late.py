@@ -1,4 +1,4 @@
-"""What counts as one row among changes that wait, and what takes them out again (replicat/refused/late.py)."""
+"""What counts as one row among changes that wait, and what takes them out again (replicat/apply/late.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from replicat.net.part import Mapped, Part
-from replicat.plan import TablePlan
-from replicat.refused.late import Late
-from replicat.target import Layout, RefusedError, Truncate
+from replicat.apply.late import Late
+from replicat.model.plan import TablePlan
+from replicat.model.target import Layout, RefusedError, Truncate
+from replicat.work.net.part import MappedChange, Part
 
 COLUMNS = ("id", "code", "v")
 
@@ -20,7 +20,7 @@ def plan(*key: str, **more: Any) -> TablePlan:
 
 
 def part(of: TablePlan, op: str, after: list[str] | None, before: list[str] | None = None) -> Part:
-    return Part(mapped=(Mapped(of, op, before, after),))
+    return Part(mapped=(MappedChange(of, op, before, after),))
 
 
 BY_ID, BY_CODE = plan("id"), plan("code")

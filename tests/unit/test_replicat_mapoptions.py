@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from replicat.mapping.clauses import Clause, Reader
-from replicat.mapping.options import MAP_OPTIONS, parse_map
-from replicat.mapping.params import (
+from replicat.maps.clauses import Clause, ClauseReader
+from replicat.maps.options import MAP_OPTIONS, parse_map
+from replicat.model.mapparams import (
     Assignment,
     CompareCols,
     Comparison,
@@ -18,9 +18,9 @@ from replicat.mapping.params import (
     ResolveGroup,
     ResolveRule,
 )
-from replicat.refused.rules import ErrorRule
+from replicat.model.reperror import ErrorRule
 from trails.errors import ParamError
-from trails.runtime.params import ParamErrors, Pattern, parse_text
+from trails.runtime.language.params import ParamErrors, Pattern, parse_text
 
 
 def one(options: str) -> MapRule:
@@ -123,7 +123,6 @@ def test_conflicts():
 CASES = [
     ("KEYCOL (id)", "MAP has no option KEYCOL; did you mean KEYCOLS?"),
     ("SQLEXEC (ID a, QUERY 'b')", "option SQLEXEC is not supported"),
-    ("THREADRANGE (1-4)", "option THREADRANGE is not supported"),
     ("(id)", "expected an option of MAP, found '(id)'"),
     ("KEYCOLS", "expected KEYCOLS (target column, ...), found no argument"),
     ("KEYCOLS id", "expected KEYCOLS (target column, ...), found no argument"),
@@ -221,7 +220,7 @@ def test_names_that_are_none(text: str, message: str):
 def test_pieces_know_their_place():
     """Blanks and commas around them do not count."""
     (statement,) = parse_text("MAP\n\n  a.b , (x,\n  'y,z' , (u, v) ),,\n c;", "r.prm")
-    reader = Reader(Clause(statement, statement.text))
+    reader = ClauseReader(Clause(statement, statement.text))
     word = reader.word()
     assert word is not None
     assert (word.text, word.where) == ("a.b", "r.prm:3")

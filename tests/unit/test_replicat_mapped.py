@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from replicat.mapping.programs import FAILS, OUT, PASSES, mark, programs_of
-from replicat.mapping.roles import Facts, Failure, commit_text
-from replicat.net.builder import Builder
-from replicat.net.part import Part
-from replicat.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
-from replicat.target import Layout, RefusedError, Truncate, Work
+from replicat.model.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
+from replicat.model.programs import FAILS, OUT, PASSES, mark, programs_of
+from replicat.model.target import Layout, RefusedError, Truncate, Work
+from replicat.work.builder import Builder
+from replicat.work.net.part import Part
+from replicat.work.roles import ChangeFacts, Failure, commit_text
 from tests.support.list_target import parse
 from trails.errors import AwayError, OperatorError
 from trails.position import Position
@@ -148,7 +148,7 @@ def test_facts_of_a_change():
     layout = Layout("t", "h", ("id", *names), ("text",) * 6, ())
     slots = [Slot("column", 0), *(Slot("fact", name=name) for name in names)]
     history = plan(program(slots=slots, insert_all=True), layout, ())
-    builder = Builder({b"t": (history,), b"o": ()}, facts=Facts("0", "0", 0, None, 7))
+    builder = Builder({b"t": (history,), b"o": ()}, facts=ChangeFacts("0", "0", 0, None, 7))
     builder.add([b"t"], [[Op.DELETE, 0, ["1", MISSING, MISSING]], [Op.COMMIT, 8]], Position(3, 1))
     builder.add([b"o"], [[Op.BEGIN, "A", "x", 1], [Op.INSERT, 0, ["9"]], [Op.TRUNCATE, [0], 0]], Position(3, 2))
     builder.add([b"t"], [[Op.UPDATE, 0, ["2", "b", "6"], None], [Op.COMMIT, 3]], Position(3, 3))

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from replicat.expressions.compiling import Name
-from replicat.mapping.columns import MapErrors
-from replicat.mapping.params import MapRule
-from replicat.mapping.rules import Rules, check_names, exception_rule, plan_table, rules_for
+from replicat.maps.columns import MapErrors
+from replicat.maps.expressions.compiling import Name
+from replicat.maps.expressions.exact import SparkNode
+from replicat.maps.rules import Rules, check_names, exception_rule, plan_table, rules_for
+from replicat.model.mapparams import MapRule
+from replicat.model.plan import Conflict, Slot, TablePlan
+from replicat.model.target import TargetColumn, TargetTable
 from replicat.params import ReplicatParams
-from replicat.plan import Conflict, Slot, TablePlan
-from replicat.target import TargetColumn, TargetTable
 from trails.errors import OperatorError
 from trails.record import Column, TableDef
-from trails.runtime.params import parse_text
+from trails.runtime.language.params import parse_text
 
 HEAD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\n"
 
@@ -53,9 +54,13 @@ class Words:
             Name(m.start(), m.end(), tuple(m[0].split("."))) for m in re.finditer(r"[a-z][a-z._]*\b(?!\s*\()", bare)
         ]
 
-    def type_of(self, text: str, columns: Sequence[tuple[str, str]]) -> str:
+    def spans(self, text: str) -> frozenset[tuple[int, int]]:
         """See Sql."""
-        return "boolean" if any(sign in text for sign in "<>=") else "string"
+        return frozenset({(0, len(text))})
+
+    def analysed(self, text: str, columns: Sequence[tuple[str, str]]) -> SparkNode:
+        """See Sql."""
+        return SparkNode("Any", "boolean" if any(sign in text for sign in "<>=") else "string")
 
 
 def plan(options: str, source: TableDef, to: TargetTable, before: str = "") -> TablePlan:
@@ -101,6 +106,17 @@ def test_several_maps_of_one_source_all_apply():
     params = read("MAP s.t, TARGET a.t;\nMAP s.t, TARGET b.t;\nMAP s.*, TARGET c.*;\nMAP s.*, TARGET c.all;")
     assert places(params, "s", "t") == [("a", "t"), ("b", "t")]
     assert places(params, "s", "u") == [("c", "u"), ("c", "all")]
+
+
+def test_OT_33_rules_are_for_a_table_or_a_schema_and_there_may_be_several():
+    """They know tables by their names alone: of what database a trail comes no rule asks, and none can say it."""
+    params = read("MAP s.t, TARGET a.one;\nMAP s.t, TARGET b.two;\nMAP s.*, TARGET c.*;\nMAP other.*, TARGET d.*;")
+    assert places(params, "s", "t") == [("a", "one"), ("b", "two")]
+    assert places(params, "s", "u") == [("c", "u")]
+    assert places(params, "other", "t") == [("d", "t")]
+    assert places(params, "third", "t") == []
+    with pytest.raises(OperatorError, match=r"r\.prm:3: MAP"):
+        read("MAP shop.s.t, TARGET a.t;")
 
 
 def test_wildcards_that_merely_overlap_are_ambiguous():
@@ -184,6 +200,24 @@ def test_renaming_needs_no_program():
     assert made.columns == ("id", "a", "b")
     made = plan("COLMAP (a2 = a, id = id)", table("id", "a"), target("id", "a2"))
     assert (made.layout.columns, made.pick, made.columns) == (("id", "a2"), None, ("id", "a"))
+
+
+def test_OT_35_columns_are_paired_included_and_excluded():
+    """Each pair of COLMAP is one column left and one right; what COLSEXCEPT leaves out is left out on both sides."""
+    source, to = table("id", "a", "b", "secret"), target("id", "x", "y", "a", "b", "secret")
+    paired = plan("COLMAP (id = id, x = b, y = a)", source, to)
+    assert {x: source.columns[n].name for x, n in zip(paired.layout.columns, paired.pick, strict=True)} == {
+        "id": "id", "x": "b", "y": "a",
+    }  # fmt: skip
+    included = plan("COLS (id, b)", source, to)
+    assert (included.layout.columns, included.pick) == (("id", "b"), (0, 2))
+    excluded = plan("COLSEXCEPT (secret)", source, to)
+    assert (excluded.layout.columns, excluded.pick) == (("id", "a", "b"), (0, 1, 2))
+    assert "secret" in excluded.layout.extras
+    both = plan("COLMAP (USEDEFAULTS, x = a), COLSEXCEPT (secret)", source, to)
+    assert set(both.layout.columns) == {"id", "x", "a", "b"}
+    assert "there is no column z" in errors("COLMAP (USEDEFAULTS, x = z)", source, to)[0]
+    assert "has no column z" in errors("COLMAP (USEDEFAULTS, z = a)", source, to)[0]
 
 
 def test_expressions_make_a_program():

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from replicat.engine import on_command_line
+from replicat.batches.engine import on_command_line
+from replicat.load.rounds import rested
 from replicat.params import KEYWORDS, DbOptions, End, ReplicatParams
 from trails.errors import ParamError
-from trails.runtime.params import ParamErrors, parse_text
+from trails.runtime.language.params import ParamErrors, parse_text
 
 GOOD = "REPLICAT rep1\nTARGETDB postgresql://u@h/d\nMAP s.*, TARGET p.*;\n"
 
@@ -21,9 +22,10 @@ def read(text: str) -> ReplicatParams:
 
 def test_all_parameters():
     """Each keyword's own example is accepted, all together."""
-    opposed = {"UPDATEDELETES"} | {f"NO{name}" for name in KEYWORDS}
+    opposed = {"UPDATEDELETES", "USERIDALIAS", "USERID"} | {f"NO{name}" for name in KEYWORDS}
     maps = [KEYWORDS[name].example for name in ("MAP", "MAPEXCLUDE")]
-    others = [k.example for k in KEYWORDS.values() if k.name not in {"REPLICAT", "MAP", "MAPEXCLUDE"} | opposed]
+    opposed |= {"REPLICAT", "MAP", "MAPEXCLUDE"} | {name for name, keyword in KEYWORDS.items() if keyword.refused}
+    others = [k.example for k in KEYWORDS.values() if k.name not in opposed]
     params = read("\n".join(["REPLICAT rep1", *others, *maps]))
     assert params.group == "REP1"
     assert params.batch_bytes == 64 << 20
@@ -60,7 +62,13 @@ def test_defaults():
         ),
         ("TARGETDB mysql:///d", "rep1.prm:4: TARGETDB: expected a host, or mysql:///database?unix_socket=/path"),
         ("TARGETDB sqlite:///", "rep1.prm:4: TARGETDB: expected sqlite:///path of a file, found none"),
-        ("TARGETDB just.text", "rep1.prm:4: TARGETDB: expected postgresql://"),
+        ("TARGETDB just text", "rep1.prm:4: TARGETDB: expected postgresql://"),
+        (
+            "SOURCEDB oracle://h/d",
+            "rep1.prm:4: SOURCEDB: expected a URL such as postgresql://db.example:5432/shop, found",
+        ),
+        ("SOURCEDB shop", "rep1.prm:4: SOURCEDB: expected a URL, as nothing says where 'shop' is"),
+        ("LOADTASKS 33", "rep1.prm:4: LOADTASKS: expected a whole number from 1 to 32"),
         ("MAP s.t TARGET;", "rep1.prm:4: MAP: expected source.table, TARGET target.table"),
         ("MAP s.*, TARGET p.*_*;", "rep1.prm:4: MAP: expected a target with at most one * in each part and no ?"),
         ("MAP s.*, TARGET p.a?;", "rep1.prm:4: MAP: expected a target with at most one * in each part and no ?"),
@@ -84,6 +92,9 @@ def test_defaults():
         ("DDL EXCLUDE OPTYPE DROP", "rep1.prm:4: DDL: expected an INCLUDE"),
         ("DDLERROR 42P01 EXPLODE", "rep1.prm:4: DDLERROR: expected {DEFAULT"),
         ("DDLERROR DEFAULT", "rep1.prm:4: DDLERROR: expected {DEFAULT"),
+        ("TABLEERROR s.t, PAUSE", "rep1.prm:4: TABLEERROR: expected (schema.table"),
+        ("TABLEERROR (s.t, STOP)", "rep1.prm:4: TABLEERROR: expected (schema.table"),
+        ("TABLEERROR (s.t, PAUSE, MAXKEEPDAYS 0)", "rep1.prm:4: TABLEERROR: expected a whole number from 1 to 366"),
         ("HANDLECOLLISIONS now", "rep1.prm:4: HANDLECOLLISIONS: expected no argument"),
         ("HANDLECOLLISIONS", "rep1.prm:4: HANDLECOLLISIONS: no MAP stands behind it"),
         ("REPERROR (23505, DISCARD)", "rep1.prm:4: REPERROR: no MAP stands behind it"),
@@ -218,3 +229,21 @@ def test_secrets_of_spark_are_on_no_command_line():
         "spark.ssl.keyPassword": "p",
     }
     assert [name for name, _ in on_command_line(options)] == ["spark.driver.memory", "spark.authenticate"]
+
+
+def test_the_source_has_a_login_of_its_own():
+    """A line USERIDALIAS is TARGETDB's; SOURCEDB says in its own line who logs in. Without it there is none."""
+    given = read(
+        "REPLICAT r\nTARGETDB postgresql://h/d\nUSERIDALIAS deliver\nSOURCEDB mysql://s/d, USERIDALIAS capture\n"
+        "LOADTASKS 32\nLOADRATE 500\nMAP a.*, TARGET b.*;"
+    )
+    assert (given.database.alias, given.source.alias, given.source_url) == ("deliver", "capture", "mysql://s/d")
+    assert (given.load_tasks, given.load_chunk, given.load_rate) == (32, 250_000, 500)
+    plain = read("REPLICAT r\nTARGETDB postgresql://h/d\nMAP a.*, TARGET b.*;")
+    assert (plain.source_url, plain.source.alias, plain.load_tasks, plain.load_rate) == ("", "", 2, 0)
+
+
+def test_a_round_of_a_load_is_followed_by_a_rest_that_keeps_its_rate():
+    """10,000 rows at 500 a second take 20 seconds, however fast they were copied; without a rate there is no rest."""
+    assert rested(100.0, 10_000, 500) == 120.0
+    assert rested(100.0, 10_000, 0) == rested(100.0, 0, 500) == 100.0

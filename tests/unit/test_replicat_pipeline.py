@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from replicat.decode import Task
-from replicat.net.part import Part, Unmapped
-from replicat.pipeline import Begin, Bounds, Pipeline
+from replicat.batches.pipeline import BatchPipeline, Begin, Bounds
+from replicat.run.phase import NEXT, ApplyEvent, ApplyPhase
+from replicat.work.decode import Task
+from replicat.work.net.part import Part, Unmapped
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -42,10 +43,10 @@ def feed(tmp_path: Path) -> Iterator[TrailFeed]:
     made.close()
 
 
-def pipeline(feed: TrailFeed, jobs: Jobs, rows: int) -> Pipeline:
+def pipeline(feed: TrailFeed, jobs: Jobs, rows: int) -> BatchPipeline:
     """Batches of so many rows; every transaction has two."""
     bounds = Bounds(rows, 1 << 20, seconds=0.0)
-    return Pipeline(RealFs(), feed.trail, Begin(None), bounds, jobs, lambda _: {KV.id: ()})  # type: ignore[arg-type]
+    return BatchPipeline(RealFs(), feed.trail, Begin(None), bounds, jobs, lambda _: {KV.id: ()})  # type: ignore[arg-type]
 
 
 def tx(feed: TrailFeed) -> None:
@@ -101,6 +102,21 @@ def test_what_comes_while_a_job_runs_waits_for_company(feed: TrailFeed):
 
 def test_a_worker_keeps_what_it_has_loaded_out_of_the_search_for_garbage():
     """Spark's workers look for some behind each task."""
-    look = "import gc; from replicat.decode import settle; settle(); n = gc.get_freeze_count(); settle(); "
+    look = "import gc; from replicat.work.decode import settle; settle(); n = gc.get_freeze_count(); settle(); "
     look += "assert 1000 < n == gc.get_freeze_count()"
     subprocess.run([sys.executable, "-c", look], check=True, timeout=60)
+
+
+def test_the_page_shows_the_table_of_phases():
+    """docs/replicat.md has it, phase by phase; each is reached, and all are left for AWAY."""
+    lines = (Path(__file__).parents[2] / "docs" / "replicat.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("| ")]
+    head = next(row for row in rows if row[:1] == ["phase"])
+    shown = {
+        (ApplyPhase[row[0]], ApplyEvent[event]): ApplyPhase[to]
+        for row in rows if row[0] in ApplyPhase.__members__
+        for event, to in zip(head[2:], row[2:], strict=True) if to != "-"
+    }  # fmt: skip
+    assert shown == NEXT
+    assert set(NEXT.values()) == set(ApplyPhase)
+    assert {NEXT[phase, ApplyEvent.DROPPED] for phase in ApplyPhase} == {ApplyPhase.AWAY}

@@ -1,25 +1,29 @@
-"""replicat/scratch.py: one folder a group, and none of a dead process for long."""
+"""batches/scratch.py: one folder a group, that nobody else can have first, and none of a dead process for long."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from replicat import scratch
-from replicat.scratch import Scratch, sweep
+from replicat.batches import engine, scratch
+from replicat.batches.scratch import Scratch, sweep
+from trails.errors import OperatorError
 
 HOLDER = """
 import os, sys, time
-from replicat import scratch
+from replicat.batches import scratch
 scratch.MEMORY, scratch.MEMORY_NEEDED = sys.argv[1], 0
 made = scratch.Scratch("/home/one", "/home/one/dirtmp", "REP1")
-os.makedirs(made.folder)
 print(made.folder, flush=True)
 time.sleep(60)
 """
@@ -36,7 +40,6 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_released_folder_is_gone(memory: Path) -> None:
     """A graceful end leaves nothing, neither folder nor lock."""
     made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
-    os.makedirs(made.folder)
     assert sweep() == [] and made.in_memory
     made.release()
     assert list(memory.iterdir()) == []
@@ -45,7 +48,6 @@ def test_released_folder_is_gone(memory: Path) -> None:
 def test_a_worker_that_still_writes_leaves_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its JVM was killed, and it hears of that a moment later: a file in memory would stay for ever."""
     made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
-    os.makedirs(made.folder)
     writes = iter(range(3))
     rmdir = os.rmdir
 
@@ -59,36 +61,101 @@ def test_a_worker_that_still_writes_leaves_nothing(memory: Path, monkeypatch: py
     assert list(memory.iterdir()) == [] and not list(writes)
 
 
-def test_a_link_put_where_the_lock_goes_is_not_followed(memory: Path) -> None:
-    """/dev/shm is everybody's, and the lock's name can be guessed."""
-    lock = Path(scratch.folders_of("/home/one", "/home/one/dirtmp", "REP1")[0] + ".lock")
-    lock.symlink_to(memory / "elsewhere")
-    Scratch("/home/one", "/home/one/dirtmp", "REP1").release()
-    assert not (memory / "elsewhere").exists()
+ANOTHER = 65534
 
 
-def test_names_that_another_account_took_are_left_alone(memory: Path, tmp_path: Path) -> None:
-    """It can keep us out of /dev/shm, and that is all: the folder is made in the home."""
-    home = str(tmp_path / "h")
-    os.makedirs(f"{home}/dirtmp")
-    in_memory, on_disk = scratch.folders_of(home, f"{home}/dirtmp", "REP1")
-    Path(in_memory).write_text("not a folder: rmtree can't remove it, as it could not another account's")
-    made = Scratch(home, f"{home}/dirtmp", "REP1")
-    assert made.folder == on_disk and not made.in_memory
+TAKER = """
+import os, sys
+os.setuid(int(sys.argv[1]))
+for taken in sys.argv[2:]:
+    os.mkdir(taken, 0o777)
+    open(taken + ".lock", "w").close()
+    os.symlink("/etc", taken + "link")
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+def taken_by_another(*folders: str) -> subprocess.Popen[str]:
+    """Another account has these names, a lock and a link beside them, and stays alive; as root only, else as we are."""
+    uid = str(ANOTHER if os.geteuid() == 0 else os.geteuid())
+    command = [sys.executable, "-P", "-c", TAKER, uid, *folders]
+    taker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
+    assert taker.stdout is not None and taker.stdout.readline() == "taken\n"
+    return taker
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A place where everybody may write, as /dev/shm and /tmp."""
+    place = Path(tempfile.mkdtemp(prefix="tg-shared-"))
+    place.chmod(0o1777)
+    yield place
+    shutil.rmtree(place)
+
+
+def test_another_account_can_neither_have_our_folder_nor_keep_us_out(shared: Path, monkeypatch) -> None:
+    """It takes every name that can be known before: ours is another, for us alone, and its own stay."""
+    monkeypatch.setattr(scratch, "MEMORY", str(shared))
+    monkeypatch.setattr(scratch, "MEMORY_NEEDED", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    long_home = f"{shared}/{'h' * 60}"
+    stem, _ = scratch.stems_of("/home/one", "/home/one/dirtmp", "REP1")
+    elsewhere, _ = scratch.stems_of(long_home, f"{long_home}/dirtmp", "REP1")
+    taker = taken_by_another(stem, stem.rstrip("-"), elsewhere, elsewhere.rstrip("-"))
+    try:
+        before = {path.name for path in shared.iterdir()}
+        made = [Scratch(home, f"{home}/dirtmp", "REP1") for home in ("/home/one", long_home)]
+        monkeypatch.setattr(scratch, "MEMORY_NEEDED", 1 << 60)
+        made.append(Scratch(long_home, f"{long_home}/dirtmp", "REP2"))
+        for one in made:
+            found = os.lstat(one.folder)
+            assert stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+            assert found.st_uid == os.geteuid() and os.path.basename(one.folder) not in before
+            engine._empty(one.folder)
+        assert made[0].folder.startswith(stem) and made[1].folder.startswith(elsewhere)
+        for one in made:
+            one.release()
+        assert os.geteuid() != 0 or {path.name for path in shared.iterdir()} == before
+        assert os.listdir("/etc")
+    finally:
+        taker.communicate()
+
+
+def test_where_no_folder_can_be_made_no_name_that_others_know_is_used(monkeypatch) -> None:
+    """/tmp takes no folder, and the home's path is too long for Spark: told, not guessed."""
+    monkeypatch.setattr(scratch, "MEMORY_NEEDED", 1 << 60)
+    monkeypatch.setattr(tempfile, "tempdir", "/nosuch")
+    with pytest.raises(OperatorError, match="no scratch folder can be made in /nosuch"):
+        Scratch(f"/{'h' * 60}", f"/{'h' * 60}/dirtmp", "REP1")
+
+
+def test_a_folder_that_is_not_ours_is_never_emptied(shared: Path) -> None:
+    """Whoever is told a folder by somebody else refuses a link, and another account's folder."""
+    (shared / "precious").mkdir()
+    (shared / "precious" / "file").touch()
+    (shared / "link").symlink_to("precious")
+    os.chown(shared / "precious", ANOTHER, ANOTHER) if os.geteuid() == 0 else None
+    for name in ("link", "precious") if os.geteuid() == 0 else ("link",):
+        with pytest.raises(OperatorError, match="belongs to another account, or is a link"):
+            engine._empty(str(shared / name))
+    assert (shared / "precious" / "file").exists()
+
+
+def test_a_folder_swept_before_it_was_locked_is_made_again(memory: Path, monkeypatch) -> None:
+    """Two Replicats start at once."""
+    folders, make = [], tempfile.mkdtemp
+
+    def made_and_swept(**options: str) -> str:
+        folders.append(make(**options))
+        if len(folders) < 3:
+            assert sweep() == folders[-1:]
+        return folders[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_swept)
+    made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
+    assert made.folder == folders[2] and sweep() == []
     made.release()
-    assert os.listdir(f"{home}/dirtmp") == []
-    assert Path(in_memory).exists()
-
-
-def test_a_lock_of_another_account_says_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who made it could let it go, and have our folder taken for a dead process's."""
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    in_memory, on_disk = scratch.folders_of("/home/one", "/home/one/dirtmp", "REP1")
-    Path(in_memory + ".lock").touch()
-    os.makedirs(in_memory)
-    assert sweep() == [] and os.path.isdir(in_memory)
-    os.rmdir(in_memory)
-    assert Scratch("/home/one", "/home/one/dirtmp", "REP1").folder == on_disk
 
 
 def test_folder_of_a_killed_process_is_swept_by_another_group(memory: Path) -> None:

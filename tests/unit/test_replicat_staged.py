@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from replicat.net.copytext import fields_of, line
-from replicat.net.overlay import Overlay
-from replicat.net.rows import overlay_rows
-from replicat.plan import TablePlan
-from replicat.target import Blob, Layout, RefusedError, Rows, Work
-from replicat.targets.ranks import ranks
-from replicat.targets.staged import StagedTarget
-from replicat.targets.staged_sql import StagedSql
+from replicat.model.plan import TablePlan
+from replicat.model.target import Blob, Layout, RefusedError, Rows, Work
+from replicat.targets.contract import TargetSettings
+from replicat.targets.kinds import kind_of
+from replicat.targets.sql.copytext import COPY_TEXT, fields_of, line
+from replicat.targets.sql.database import SqlDatabase
+from replicat.targets.sql.ranks import ranks
+from replicat.targets.sql.staged_sql import StagedSql
+from replicat.targets.sql.target import SqlTarget
+from replicat.work.net.overlay import Overlay
+from replicat.work.net.rows import overlay_rows
 from trails.record import MISSING
 
 
-class Recorder(StagedTarget):
+class Recorder(SqlDatabase):
     """Says what it is told to do; each statement finds one row."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(kind_of("sqlite"), TargetSettings("sqlite:///t.db", ("main", "chk"), "REP1", 1))
         self.said: list[str] = []
 
-    def run(self, statement: str) -> int:
+    def run(self, statement: str, params: Sequence[object] = ()) -> int:
         self.said.append(statement)
         return 1
+
+    def ask(self, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self.said.append(statement)
+        return [(0,)]
 
     def load(self, sql: StagedSql, letter: str, columns: Sequence[str], blob: Blob) -> None:
         self.said.append(f"LOAD {sql.stage(letter)}")
@@ -41,31 +47,32 @@ class Recorder(StagedTarget):
     def make_sql(self, layout: Layout, number: int) -> StagedSql:
         return StagedSql(layout, number)
 
-    def mapped(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
 
 def test_parents_and_light_tables_are_written_first_and_deleted_from_last():
     """OT-19: a reader that sees the product finds its detail; inside a weight foreign keys decide."""
     one = Blob(b"1\n", 1)
     orders = [("product", 10, 0), ("child", 5, 1), ("parent", 5, 0)]
     rows = [
-        Rows(Layout("s", name, ("id",), ("int",), ("id",), rank=rank, weight=weight), deletes=one, inserts=one)
+        Rows(
+            Layout("s", name, ("id",), ("int",), ("id",), rank=rank, weight=weight, form=COPY_TEXT),
+            deletes=one,
+            inserts=one,
+        )
         for name, weight, rank in orders
     ]
     target = Recorder()
-    target.apply((Work(tuple(rows)),))
+    SqlTarget(target).apply((Work(tuple(rows)),))
     done = [said.split('"')[3] for said in target.said if said.startswith(('DELETE FROM "', "COPY"))]
     assert done == ["product", "child", "parent", "parent", "child", "product"]
 
 
 def test_a_refusal_goes_back_to_the_savepoint_and_forgets_what_was_made_behind_it():
     """A staging table made in a transaction goes with what is rolled back."""
-    layout = Layout("s", "t", ("id",), ("int",), ("id",))
+    layout = Layout("s", "t", ("id",), ("int",), ("id",), form=COPY_TEXT)
     target, two = Recorder(), Blob(b"1\n2\n", 2)
     for _ in range(2):
         with pytest.raises(RefusedError, match="1 of 2 rows to delete are not there") as caught:
-            target.apply((Work((Rows(layout, deletes=two),)),))
+            SqlTarget(target).apply((Work((Rows(layout, deletes=two),)),))
         assert caught.value.sqlstate == "02000"
     assert len([said for said in target.said if said.startswith("CREATE")]) == 2
     assert target.said.count("ROLLBACK TO SAVEPOINT tg_apply") == 2

@@ -12,14 +12,15 @@ import pytest
 
 from tests.support.homes import make_home
 from trails.errors import OperatorError
-from trails.runtime import eventlog
-from trails.runtime import globals as globals_file
-from trails.runtime.eventlog import LogFormat, LogSize, aged, current, line_of_json, roll, settings
-from trails.runtime.home import Home
-from trails.runtime.limits import MAX_KEYS
-from trails.runtime.params import ParamErrors
-from trails.runtime.repeats import Message, Repeats
-from trails.runtime.report import Log
+from trails.runtime.home.home import Home
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.logparams import LogFormat, LogSize
+from trails.runtime.language.params import ParamErrors
+from trails.runtime.report import eventlog
+from trails.runtime.report.eventlog import aged, current, line_of_json, roll, settings
+from trails.runtime.report.limits import MAX_KEYS
+from trails.runtime.report.repeats import Message, Repeats
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 
 
@@ -279,8 +280,8 @@ def test_a_folder_that_cannot_be_renamed_in_is_told_once_and_ends_nobody(
 WRITER = """
 import sys
 from trails.runtime.clock import RealClock
-from trails.runtime.home import Home
-from trails.runtime.report import Log
+from trails.runtime.home.home import Home
+from trails.runtime.report.report import Log
 log = Log(Home(sys.argv[1]), "Writer", f"w{sys.argv[2]}.prm", RealClock())
 for n in range(1000):
     log.info("TG-00001", f"<{sys.argv[2]}:{n}> " + "x" * 1000)

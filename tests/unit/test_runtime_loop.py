@@ -19,11 +19,11 @@ import pytest
 
 from trails.checkpoint import Checkpoint
 from trails.errors import AwayError, OperatorError
-from trails.runtime import control as control_module
 from trails.runtime.clock import RealClock
-from trails.runtime.control import MAX_CLIENTS, MAX_REQUEST, ControlServer
-from trails.runtime.home import Home
-from trails.runtime.loop import Process, Stop, Wait, run
+from trails.runtime.home.home import Home
+from trails.runtime.process import control as control_module
+from trails.runtime.process.control import MAX_CLIENTS, MAX_REQUEST, ControlServer
+from trails.runtime.process.loop import Process, Stop, Wait, run
 from trails.testing import FakeClock
 
 LONG = 600.0

@@ -7,8 +7,9 @@ from trails.checkpoint import Checkpoint
 from trails.position import Position
 from trails.reader import BlockReader
 from trails.runtime.clock import Clock
-from trails.runtime.loop import Process, Stop, run
-from trails.runtime.metrics import Counters, Meter, reply, trail_backlog
+from trails.runtime.process.loop import Process, Stop, run
+from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer
+from trails.runtime.report.metrics import Counters, Meter, reply, trail_backlog
 from trails.testing import FakeClock, FaultFs
 from trails.writer import TrailWriter
 
@@ -33,14 +34,14 @@ def test_rates_are_of_the_last_ten_seconds_not_of_the_whole_run():
         work.done = Counters(operations=10 * second, transactions=second, bytes_in=1000 * second, bytes_out=7 * second)
         meter(clock.monotonic())
     found = meter.reply()
-    assert (found["ops_s"], found["bytes_s"], found["operations"]) == (10.0, 1000.0, 1000)
-    assert (found["bytes_out_s"], found["bytes_out"]) == (7.0, 700)
+    assert (found.ops_s, found.bytes_s, found.operations) == (10.0, 1000.0, 1000)
+    assert (found.bytes_out_s, found.bytes_out) == (7.0, 700)
     for _ in range(10):
         clock.sleep(1)
         meter(clock.monotonic())
     found = meter.reply()
-    assert (found["ops_s"], found["bytes_s"]) == (0.0, 0.0)
-    assert (found["operations"], found["transactions"], found["bytes_in"]) == (1000, 100, 100_000)
+    assert (found.ops_s, found.bytes_s) == (0.0, 0.0)
+    assert (found.operations, found.transactions, found.bytes_in) == (1000, 100, 100_000)
 
 
 def test_without_a_second_of_history_there_is_no_rate():
@@ -49,8 +50,8 @@ def test_without_a_second_of_history_there_is_no_rate():
     meter = Meter(Work(), clock)
     clock.sleep(0.5)
     found = meter.reply()
-    assert found["ops_s"] is found["bytes_s"] is found["busy"] is None
-    assert found["extra"] == {"blocked": None, "output_share": None}
+    assert found.ops_s is found.bytes_s is found.busy is None
+    assert found.extra == {"blocked": None, "output_share": None}
 
 
 def test_busy_is_what_was_not_rested_and_blocked_is_told_apart():
@@ -64,7 +65,7 @@ def test_busy_is_what_was_not_rested_and_blocked_is_told_apart():
         work.done = Counters(output_s=work.done.output_s + 0.05)
         meter(clock.monotonic())
     found = meter.reply()
-    assert (found["busy"], found["extra"]) == (0.2, {"blocked": 0.2, "output_share": 0.05})
+    assert (found.busy, found.extra) == (0.2, {"blocked": 0.2, "output_share": 0.05})
 
 
 def test_a_turn_that_does_not_end_grows_old():
@@ -73,7 +74,7 @@ def test_a_turn_that_does_not_end_grows_old():
     meter = Meter(Work(), clock)
     meter(clock.monotonic())
     clock.sleep(42)
-    assert meter.reply()["turn_age_us"] == 42_000_000
+    assert meter.reply().turn_age_us == 42_000_000
 
 
 class Sleeper(Process):
@@ -113,22 +114,22 @@ def test_the_loop_tells_the_meter_each_rest():
     meter = Meter(Counters, clock)
     run(Sleeper(clock, stop), lambda c: None, stop, clock=clock, meter=meter)
     found = meter.reply()
-    assert found["busy"] == round(2 / 11, 3)
-    assert found["extra"]["blocked"] == round(9 / 11, 3)
+    assert found.busy == round(2 / 11, 3)
+    assert found.extra["blocked"] == round(9 / 11, 3)
 
 
 def test_the_answer_has_what_the_process_and_its_lag_tell():
     """One flat JSON object; an unknown lag has no time at which it was true."""
     clock = FakeClock()
-    own = {"backlog_bytes": 5, "read": {"seqno": 1, "rba": 2}, "extra": {"state": "x"}}
-    known = reply("PUMP", "PMP1", Meter(Counters, clock), 77, own, {"lag_us": 3})
-    assert (known["program"], known["group"], known["at_us"], known["lag_us"], known["lag_at_us"]) == (
+    own = MetricsAnswer(backlog_bytes=5, read=PlaceAnswer(1, 2), extra={"state": "x"})
+    known = reply("PUMP", "PMP1", Meter(Counters, clock), 77, own, LagAnswer(3))
+    assert (known.program, known.group, known.at_us, known.lag_us, known.lag_at_us) == (
         "PUMP", "PMP1", 77, 3, 77,
     )  # fmt: skip
-    assert known["backlog_us"] is known["write"] is None
-    assert known["extra"] == {"blocked": None, "output_share": None, "state": "x"}
-    unknown = reply("PUMP", "PMP1", Meter(Counters, clock), 77, {}, {"lag_us": None, "lag_why": "no heartbeat"})
-    assert (unknown["lag_us"], unknown["lag_at_us"], unknown["lag_why"]) == (None, None, "no heartbeat")
+    assert known.backlog_us is known.write is None
+    assert known.extra == {"blocked": None, "state": "x"}, "a pump does not know what share its output took"
+    unknown = reply("PUMP", "PMP1", Meter(Counters, clock), 77, MetricsAnswer(), LagAnswer(None, "no heartbeat"))
+    assert (unknown.lag_us, unknown.lag_at_us, unknown.lag_why) == (None, None, "no heartbeat")
 
 
 def test_backlog_is_what_lies_behind_a_position_over_all_files():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trails.errors import ParamError
-from trails.runtime.params import (
+from trails.runtime.language.params import (
     Group,
     Keyword,
     Literal,
@@ -27,8 +27,8 @@ from trails.runtime.params import (
     text,
     word,
 )
-from trails.runtime.reportparams import SHARED, TIMED_VERBS
-from trails.runtime.schedule import COUNT_SHAPE, ReportCount
+from trails.runtime.language.reportparams import SHARED, TIMED_VERBS
+from trails.runtime.language.schedule import COUNT_SHAPE, ReportCount
 
 KEYWORDS = SHARED | table(
     Keyword("EXTRACT", "group", "The group.", "EXTRACT ext1", group, required=True),
@@ -241,7 +241,7 @@ def test_a_byte_order_mark_is_no_keyword(tmp_path: Path) -> None:
 
 def test_importing_the_runtime_loads_no_lark() -> None:
     """ggsci's prompt must not wait for the parser."""
-    code = "import sys, trails.runtime.process, trails.runtime.purge; print('lark' in sys.modules)"
+    code = "import sys, trails.runtime.process.process, trails.runtime.home.purge; print('lark' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 

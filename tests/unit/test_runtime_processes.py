@@ -2,146 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import fcntl
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ggsci import asking, facts
+from ggsci import facts
+from ggsci.commands import asking
 from tests.support.homes import as_json, bad, good
 from tests.support.homes import wait_for as wait_until
+from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters, read, wait_for
 from trails import checkpoint
 from trails.errors import AwayError
-from trails.runtime import control, registration
-from trails.runtime.home import Home
-from trails.runtime.registration import Registration
-from trails.runtime.status import GroupStatus, Status, manager_status, status_of
-
-ask = partial(control.ask, timeout=60)  # a loaded machine may need a while for any answer
-
-TINY = """
-import os, sys, time
-from trails.checkpoint import Checkpoint
-from trails.errors import AwayError, OperatorError
-from trails.record import Op
-from trails.runtime.params import Keyword, check, group, table, text
-from trails.runtime.process import Process, main
-from trails.runtime.reportparams import SHARED, TIMED_VERBS as ROLLOVERS
-from trails.runtime.stats import Stats
-
-KEYWORDS = SHARED | ROLLOVERS | table(
-    Keyword("EXTRACT", "group", "", "", group),
-    Keyword("DO", "what", "", "", text),
-    Keyword("SOURCEDB", "url", "", "", text),
-)
-
-class Tiny(Process):
-    def __init__(self, context):
-        self.do = check(context.statements, KEYWORDS, "tiny").one("DO", "idle")
-        self.context = context
-        self.stats = Stats(context.clock.now_us)
-        self.trail = None
-        while self.do == "slow start" and not (context.stop.requested or os.path.exists(context.home.root + "/go")):
-            time.sleep(0.01)
-        if self.do == "refuse": raise OperatorError("slot ext1 is missing", hint="REGISTER EXTRACT ext1")
-        if self.do == "away": raise AwayError("postgresql://me:geheim@there/db is away")
-        if self.do == "bug": raise KeyError("oops")
-
-    def step(self):
-        if self.do == "bug in step": raise ZeroDivisionError("1/0")
-        if self.do == "hang":
-            self.context.log.info("TG-00001", "hanging")
-            time.sleep(600)
-        if self.do == "fill":
-            self.trail = self.trail or self.context.fs.create(self.context.home.folder("dirdat") + f"/x{os.getpid()}")
-            self.trail.write_at(self.trail.size(), bytes(8192))
-            return True
-        if self.do == "fill slowly":
-            self.trail = self.trail or self.context.fs.create(self.context.home.folder("dirdat") + f"/x{os.getpid()}")
-            self.trail.write_at(self.trail.size(), bytes(4096))
-            time.sleep(0.1)
-            return True
-        if self.do == "log":
-            self.context.log.info("TG-00001", f"{time.monotonic_ns()}")
-            return True
-        if self.do == "busy":
-            self.stats.count("s.t", "s.t", Op.INSERT)
-            time.sleep(0.001)
-            return True
-        return False
-
-    def flush(self):
-        return Checkpoint(self.context.group, self.context.kind, extra={"flushed": True})
-
-    def close(self): print("closed", flush=True)
-
-    def waits(self): return []
-
-    def idle_seconds(self): return 600.0
-
-    def command(self, verb, args):
-        if verb == "STATUS": return {"status": "At EOF", "previous": len(self.context.previous)}
-        raise OperatorError(f"{verb} is unknown")
-
-sys.exit(main(sys.argv[1], sys.argv[2:], Tiny))
-"""
-
-
-class Running:
-    """A tiny process and its home."""
-
-    def __init__(self, home: Home, *argv: str, before: str = "") -> None:
-        self.home = home
-        script = before + TINY
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", script, *(argv or ("EXTRACT", "--home", home.root, "ext1"))],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def up(self) -> Running:
-        """Wait until it runs."""
-        wait_for(self.home, Status.RUNNING)
-        return self
-
-    def end(self, number: int = 0) -> tuple[int, str]:
-        """(exit code, stderr), after that signal."""
-        if number:
-            self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60)
-        return self.process.returncode, errors
-
-
-def group_status(home: Home) -> GroupStatus:
-    """Of EXT1."""
-    return status_of(home, registration.load(home, "EXT1"))
-
-
-def wait_for(home: Home, wanted: Status) -> GroupStatus:
-    """Until EXT1 is in that status."""
-    end = time.monotonic() + 60
-    while (found := group_status(home)).status is not wanted:
-        assert time.monotonic() < end, found
-        time.sleep(0.01)
-    return found
-
-
-def parameters(home: Home, text: str) -> None:
-    """EXT1's file."""
-    Path(home.prm("EXT1")).write_text("EXTRACT ext1\n" + text)
-
-
-def read(path: str) -> str:
-    """A text file."""
-    return Path(path).read_text()
+from trails.runtime.home.home import Home
+from trails.runtime.home.status import GroupStatus, Status, manager_status
 
 
 @pytest.fixture
@@ -150,31 +29,9 @@ def home(tmp_path: Path) -> Home:
     return make_home(tmp_path / "home")
 
 
-def make_home(root: Path) -> Home:
-    """A home with group EXT1 and a parameter file."""
-    Home(str(root)).create_subdirs()
-    found = Home.at(str(root))
-    registration.save(found, Registration("EXT1", "EXTRACT", "TRANLOG"))
-    parameters(found, "DO idle\n")
-    return found
-
-
 @pytest.fixture(autouse=True)
 def _no_process_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever a failing test leaves is killed."""
-    started: list[subprocess.Popen[str]] = []
-    original = Running.__init__
-
-    def noting(self: Running, home: Home, *argv: str, before: str = "") -> None:
-        original(self, home, *argv, before=before)
-        started.append(self.process)
-
-    monkeypatch.setattr(Running, "__init__", noting)
-    yield
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    yield from no_process_stays(monkeypatch)
 
 
 # --- a run as asked -------------------------------------------------------------------------------------------------
@@ -296,6 +153,20 @@ def test_a_killed_process_shows_abended_at_once_and_starts_again(home: Home) -> 
     assert f"Process id: {pid}\n" in read(home.report("EXT1", 0))
 
 
+def test_a_start_after_a_kill_never_shows_the_dead_process(home: Home) -> None:
+    """Who has just taken the lock has not written its number yet: that of the killed one is no sign of life (GG-19)."""
+    tiny = Running(home).up()
+    pid = tiny.process.pid
+    tiny.process.kill()
+    tiny.process.wait()
+    with open(home.lock("EXT1")) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert lock.read() == f"{pid}\n"
+        found = group_status(home)
+        assert (found.status, found.pid, found.is_process) == (Status.STARTING, 0, False)
+    assert group_status(home).status is Status.ABENDED
+
+
 def test_killed_at_any_moment_of_its_start(home: Home) -> None:
     """STOPPED before it took the lock, ABENDED after, and the next start works."""
     for delay in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
@@ -338,6 +209,31 @@ def test_a_process_that_hangs_never_looks_healthy(home: Home, monkeypatch: pytes
     tiny.process.kill()
     assert tiny.process.wait() == -signal.SIGKILL
     assert group_status(home).turned_us is None
+
+
+def test_for_whom_a_process_waits_stands_in_its_process_file(home: Home) -> None:
+    """From its first turn on, so that INFO shows it without asking; it works once it waits for nobody."""
+    parameters(home, "DO wait\n")
+    tiny = Running(home).up()
+    wait_until(lambda: group_status(home).waits == "Waiting for a friend: refused")
+    assert not group_status(home).works
+    assert "Waits                Waiting for a friend: refused" in good(home, "INFO ext1")
+    assert as_json(home, "INFO ext1")[0]["waits"] == "Waiting for a friend: refused"
+    Path(home.root, "go").touch()
+    ask(home, "EXT1", "PING")  # wakes it
+    wait_until(lambda: group_status(home).works)
+    assert "Waits" not in good(home, "INFO ext1")
+    assert tiny.end(signal.SIGTERM) == (0, "")
+
+
+def test_a_process_in_its_first_turn_is_still_starting(home: Home) -> None:
+    """It runs, and nobody has seen it work yet."""
+    parameters(home, "DO hang\n")
+    tiny = Running(home).up()
+    assert group_status(home).waits == "Waiting for its first turn of work"
+    assert not group_status(home).works
+    tiny.end(signal.SIGKILL)
+    assert group_status(home).waits == ""
 
 
 def test_a_process_that_works_shows_its_loop_turns(home: Home) -> None:
@@ -472,116 +368,3 @@ def test_a_damaged_checkpoint_file_is_refused(home: Home) -> None:
     tiny = Running(home).up()
     assert ask(home, "EXT1", "STATUS")["previous"] == 0
     assert tiny.end(signal.SIGTERM)[0] == 0
-
-
-# --- a disk that takes no more --------------------------------------------------------------------------------------
-
-LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))\n"
-
-
-def test_a_file_size_limit_in_the_middle_of_the_work(home: Home) -> None:
-    """A write that fails ends the process with one clear line."""
-    parameters(home, "DO fill\n")
-    code, errors = Running(home, before=LIMIT.format(100_000)).end()
-    assert code == 2
-    assert errors.startswith(f"EXTRACT EXT1: cannot write {home.folder('dirdat')}/x")
-    assert errors.count("\n") == 1
-    assert group_status(home).exit_code == 2
-
-
-def test_a_report_that_cannot_be_written_ends_the_process(home: Home) -> None:
-    """With one clear line on stderr, no traceback; ggserr.log likewise, it comes first."""
-    parameters(home, "DO log\n")
-    code, errors = Running(home, before=LIMIT.format(50_000)).end()
-    assert code == 2
-    assert errors == f"EXTRACT EXT1: {home.ggserr} can't be written: File too large. Mend that, then START again\n"
-    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 2)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 200 KiB, where this user may mount one."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no right to mount: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
-    """Full while it runs, full at a start: one line, ABENDED, exit code 3. With space again, START goes on."""
-    home = make_home(small_disk / "home")
-    assert Running(home).up().end(signal.SIGTERM) == (0, "")
-    parameters(home, "DO fill\n")
-    code, errors = Running(home).end()
-    assert code == 3
-    assert "No space left on device. Make space on this file system" in errors
-    assert errors.count("\n") == 1
-    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 3)
-    code, errors = Running(home).end()
-    assert code == 3
-    assert "No space left on device" in errors
-    assert errors.count("\n") == 1
-    assert group_status(home).status is Status.ABENDED
-    for name in os.listdir(home.folder("dirdat")):
-        os.unlink(os.path.join(home.folder("dirdat"), name))
-    parameters(home, "DO idle\n")
-    tiny = Running(home).up()
-    assert ask(home, "EXT1", "STATUS")["previous"] == 1
-    assert tiny.end(signal.SIGTERM) == (0, "")
-
-
-def test_cw_28_a_disk_that_fills_up_is_noticed_before_it_is_full(small_disk: Path) -> None:
-    """CW-28: a warning at DISKWARN; at DISKSTOP the last save, exit code 3, space left; START refuses till then."""
-    home = make_home(small_disk / "home")
-    writes = (registration.TrailReg("./dirdat/xt", "EXTTRAIL"),)
-    registration.save(home, dataclasses.replace(registration.load(home, "EXT1"), trails=writes))
-    Path(home.globals).write_text("DISKWARN 65%\nDISKSTOP 40%\n")
-    parameters(home, "DO fill slowly\n")
-    code, errors = Running(home).end()
-    assert code == 3
-    assert "less than DISKSTOP" in errors
-    assert "ended before the disk is full" in errors
-    assert errors.count("\n") == 1
-    assert (group_status(home).status, group_status(home).exit_code) == (Status.ABENDED, 3)
-    save = checkpoint.load(home.fs, home.checkpoint("EXT1", "EXTRACT"))[0]
-    assert (save.stop_status, save.extra.get("flushed")) == ("A", True)
-    assert os.statvfs(small_disk).f_bavail > 0
-    assert "less than DISKWARN" in Path(home.ggserr).read_text()
-    assert Running(home).end()[0] == 3
-    for name in os.listdir(home.folder("dirdat")):
-        os.unlink(os.path.join(home.folder("dirdat"), name))
-    parameters(home, "DO idle\n")
-    assert Running(home).up().end(signal.SIGTERM) == (0, "")
-
-
-DELETED = """
-from trails.runtime import registration, startup
-take = startup._take_lock
-def take_after_a_delete(home, group):
-    registration.delete(home, group)
-    return take(home, group)
-startup._take_lock = take_after_a_delete
-"""
-
-
-def test_what_a_command_changed_while_the_start_waited_for_the_lock_is_obeyed(home: Home) -> None:
-    """ALTER and DELETE hold the lock: the registration is read again once it is ours, or an old order would run."""
-    code, errors = Running(home, before=DELETED).end()
-    assert (code, "group EXT1 does not exist" in errors) == (2, True)
-
-
-def test_a_read_only_home_is_one_clear_line(small_disk: Path) -> None:
-    """Nothing can be noted there; what was noted before stays."""
-    home = make_home(small_disk / "home")
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    code, errors = Running(home).end()
-    assert code == 2
-    assert "Read-only file system. Mount the file system for writing" in errors
-    assert errors.count("\n") == 1
-    with contextlib.suppress(AwayError):
-        ask(home, "EXT1", "PING")
-    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    assert Running(home).up().end(signal.SIGTERM) == (0, "")

@@ -17,15 +17,15 @@ from tests.support.zones import machine_in
 from trails.checkpoint import Checkpoint
 from trails.errors import OperatorError, ParamError
 from trails.record import Op
-from trails.runtime import params
-from trails.runtime.home import Home
-from trails.runtime.loop import Process
-from trails.runtime.params import parse_text
-from trails.runtime.report import Log, Report
-from trails.runtime.reporting import Reporting
-from trails.runtime.reportparams import SHARED, TIMED_VERBS
-from trails.runtime.schedule import CountLines, Due, ReportCount, Schedule, report_count, schedule
-from trails.runtime.stats import DAILY, HOURLY, LATEST, REPORT, TOTAL, Stats
+from trails.runtime.home.home import Home
+from trails.runtime.language import params
+from trails.runtime.language.params import parse_text
+from trails.runtime.language.reportparams import SHARED, TIMED_VERBS
+from trails.runtime.language.schedule import CountLines, Due, ReportCount, Schedule, report_count, schedule
+from trails.runtime.process.loop import Process
+from trails.runtime.process.reporting import Reporting
+from trails.runtime.report.report import Log, Report
+from trails.runtime.report.stats import DAILY, HOURLY, LATEST, REPORT, TOTAL, Stats
 from trails.testing import FakeClock
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from extract.params import ExtractParams
 from ggsci import admin
-from ggsci.session import Session
+from ggsci.commands.session import OperatorSession
 from pump.params import PumpParams
 from replicat.params import ReplicatParams
-from replicat.targets import mysql_link, postgres_link
+from replicat.targets.mysql import link as mysql_link
+from replicat.targets.postgres import link as postgres_link
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails.crypt import load_wallet
@@ -25,9 +26,12 @@ from trails.errors import DamageError, KeyMissingError, OperatorError, VersionEr
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import BlockReader
-from trails.runtime import credentials, masking, masterkeys, params
-from trails.runtime.credentials import DOMAIN, Credential, Database, with_login
+from trails.runtime import masking
+from trails.runtime.language import params
 from trails.runtime.masking import mask
+from trails.runtime.secrets import credentials, masterkeys
+from trails.runtime.secrets.credentials import DOMAIN, Credential, with_login
+from trails.runtime.secrets.logins import Database
 from trails.writer import TrailWriter
 
 MINUTE = 60_000_000
@@ -87,7 +91,7 @@ def test_a_version_is_deleted_only_when_no_file_can_need_it(home):
     assert "less than a minute ago" in bad(home, "DELETE MASTERKEY VERSION 1!")
     assert "expected one of 1, 2" in bad(home, "DELETE MASTERKEY VERSION 7!")
     assert "not confirmed" in bad(home, "DELETE MASTERKEY VERSION 1")
-    later = Session.now_us() + MINUTE
+    later = OperatorSession.now_us() + MINUTE
     with pytest.raises(OperatorError, match=r"needed by 1 trail files: \./dirdat/lt000000000"):
         masterkeys.delete(home, 1, later)
     os.unlink(trail.path(0))
@@ -107,7 +111,7 @@ def test_a_trail_of_a_group_outside_dirdat_keeps_its_version(home, tmp_path):
     good(home, "RENEW MASTERKEY")
     assert [key["files"] for key in as_json(home, "INFO MASTERKEY")["versions"]] == [1, 0]
     with pytest.raises(OperatorError, match="needed by 1 trail files"):
-        masterkeys.delete(home, 1, Session.now_us() + MINUTE)
+        masterkeys.delete(home, 1, OperatorSession.now_us() + MINUTE)
 
 
 def test_a_restored_older_wallet_gives_no_version_twice(home):
@@ -133,7 +137,7 @@ def test_a_trail_file_that_cannot_be_read_keeps_every_version(home):
     good(home, "RENEW MASTERKEY")
     Path(home.folder("dirdat"), "lt000000000").write_bytes(b"x" * 5000)
     with pytest.raises(DamageError, match="lt000000000"):
-        masterkeys.delete(home, 1, Session.now_us() + MINUTE)
+        masterkeys.delete(home, 1, OperatorSession.now_us() + MINUTE)
 
 
 # --- the credential store --------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ def test_nothing_in_the_home_shows_a_password(store):
 def test_a_password_is_asked_for_twice(store, monkeypatch):
     """Without an echo; nobody can be asked in a script."""
     assert "nobody can be asked" in bad(store, "ALTER CREDENTIALSTORE ADD USER u ALIAS u")
-    session = Session(store.root, may_ask=True)
+    session = OperatorSession(store.root, may_ask=True)
     answers = iter(["geheim5", "geheim6", "geheim7", "geheim7"])
     monkeypatch.setattr("getpass.getpass", lambda _prompt: next(answers))
     assert "differ" in bad(store, "ALTER CREDENTIALSTORE ADD USER u", session)
@@ -275,7 +279,7 @@ def test_useridalias_is_looked_up_at_the_start(store):
         ("postgresql://h/db, USERIDALIAS", "url, USERIDALIAS alias [DOMAIN domain]"),
         ("postgresql://h/db, USERIDALIAS a b", "url, USERIDALIAS alias [DOMAIN domain]"),
         ("postgresql://h/db, USERIDALIAS 'a b'", "url, USERIDALIAS alias [DOMAIN domain]"),
-        ("postgresql://h/db USERIDALIAS a", "url, USERIDALIAS alias [DOMAIN domain]"),
+        ("postgresql://h/db USERIDALIAS a b", "url, USERIDALIAS alias [DOMAIN domain]"),
         ("sqlite:///f, USERIDALIAS a", "no USERIDALIAS"),
         ("oracle://h/db, USERIDALIAS a", "postgresql://"),
     ],

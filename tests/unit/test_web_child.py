@@ -12,13 +12,13 @@ from demo.ports import free_port
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.ports import numbers
 from ggsci.manager.web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
-from ggsci.web.params import WebHome, WebParams
-from ggsci.web.tokens import token_path
+from ggsci.manager.webparams import WebHome, WebParams
+from ggsci.manager.webtokens import token_path
 from tests.support.homes import as_json, good, make_home, wait_for, write
 from trails.errors import OperatorError, ParamError
 from trails.runtime.clock import RealClock
-from trails.runtime.params import parse_text
-from trails.runtime.report import Log
+from trails.runtime.language.params import parse_text
+from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 
 PAGE = WebParams(port=7890)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from ggsci.web import app, figures
+from ggsci.flow.pipelines import facts_of
+from ggsci.manager.webtokens import ensure_token
+from ggsci.web import figures
+from ggsci.web import site as page_site
 from ggsci.web.figures import COUNTER, FAMILIES
-from ggsci.web.tokens import ensure_token
 from ggsci.web.watch import HomeView
 from tests.support.homes import good, make_home
 from tests.support.web import Site, pipeline, stage
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.runtime.clock import RealClock
-from trails.runtime.control import ControlServer
+from trails.runtime.home import registration as registrations
+from trails.runtime.process.control import ControlServer
+from trails.runtime.report.answers import LagAnswer
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "docs" / "grafana" / "trailgate.json"
+RULES = ROOT / "docs" / "prometheus" / "trailgate.rules.yml"
 PAGE = ROOT / "docs" / "web.md"
 
 
@@ -32,7 +39,7 @@ def home(tmp_path):
     good(made, "ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1")
     place = Place(3, 4096, time_us=1)
     write = WriteCheckpoint(5, 6000, 1, "./dirdat/lt", "EXTTRAIL")
-    read = ReadCheckpoint("PostgreSQL", place, place, Place(2, 512))
+    read = ReadCheckpoint("PostgreSQL", place, place, Place(2, 512, time_us=1))
     beat = {"from": "shop", "to": "", "path": "EXT1", "lag_us": 7, "at_us": 1_000_000, "every_s": 60}
     save = Checkpoint(
         "EXT1", "EXTRACT", (read,), (write,), saved_us=RealClock().now_us(), lag_us=2_000_000,
@@ -57,27 +64,28 @@ def value(found, name, **labels):
 def test_figures_of_a_stage_and_its_checkpoint(home):
     """Lag, age, backlog, rates, counters, log kept; positions and lag as INFO tells them."""
     extra = {
-        "home_id": home.id, "operations": 77, "bytes_in": 10, "wal_kept_bytes": 123, "clock_offset_us": -2_000_000,
-        "turn_age_us": 5000, "inflight_bytes": 9, "wal_status": "reserved", "blocked": None, "lossy": True,
+        "home_id": home.id, "operations": 77, "bytes_in": 10, "log_kept_bytes": 123, "clock_offset_us": -2_000_000,
+        "turn_age_us": 5000, "inflight_bytes": 9, "log_status": "reserved", "blocked": None, "lossy": True,
     }  # fmt: skip
     site = Site(home, [pipeline(stage(home, extra=extra, holds_back=True))])
     found = samples(site.get("/metrics").text)
     group = {"home": "home", "program": "EXTRACT", "group": "EXT1"}
     expected = {
         "trailgate_lag_seconds": 0.4, "trailgate_lag_known": 1, "trailgate_backlog_bytes": 2048,
-        "trailgate_changes_per_second": 1234, "trailgate_busy_ratio": 0.5, "trailgate_changes_total": 77,
-        "trailgate_read_bytes_total": 10, "trailgate_wal_kept_bytes": 123, "trailgate_clock_offset_seconds": -2,
-        "trailgate_turn_age_seconds": 0.005, "trailgate_group_up": 0, "trailgate_checkpoint_lag_seconds": 2,
+        "trailgate_busy_ratio": 0.5, "trailgate_changes_total": 77,
+        "trailgate_read_bytes_total": 10, "trailgate_log_kept_bytes": 123, "trailgate_clock_offset_seconds": -2,
+        "trailgate_turn_age_seconds": 0.005, "trailgate_group_up": 0,
         "trailgate_read_timestamp_seconds": 1e-6, "trailgate_write_timestamp_seconds": 1e-6,
-        "trailgate_read_seqno": 3, "trailgate_read_rba": 4096, "trailgate_write_seqno": 5, "trailgate_write_rba": 6000,
-        "trailgate_recovery_seqno": 2, "trailgate_recovery_rba": 512,
+        "trailgate_read_seqno": 3, "trailgate_read_rba_bytes": 4096, "trailgate_write_seqno": 5,
+        "trailgate_write_rba_bytes": 6000, "trailgate_recovery_seqno": 2, "trailgate_recovery_rba_bytes": 512,
     }  # fmt: skip
     assert {name: value(found, name, **group) for name in expected} == expected
-    assert value(found, "trailgate_figure", figure="inflight_bytes") == 9
-    assert value(found, "trailgate_slot_status", status="reserved", **group) == 1
-    assert not {labels for (name, labels) in found if name == "trailgate_figure"} - {
-        tuple(sorted({**group, "figure": "inflight_bytes"}.items()))
-    }
+    assert value(found, "trailgate_inflight_bytes", **group) == 9
+    assert value(found, "trailgate_log_status", status="reserved", **group) == 1
+    assert value(found, "trailgate_checkpoint_lag_seconds") is None, "its heartbeat is overdue"
+    assert value(found, "trailgate_heartbeat_overdue", path="EXT1") == 1
+    assert value(found, "trailgate_blocked_ratio") is None, "nobody counts it"
+    assert not any("lossy" in name for name, _ in found)
     assert value(found, "trailgate_heartbeat_age_seconds", path="EXT1") > 1e9  # it does not run; that is old
     assert value(found, "trailgate_heartbeat_lag_seconds", path="EXT1") is None
     assert value(found, "trailgate_group_status", status="STOPPED") == 1
@@ -85,17 +93,62 @@ def test_figures_of_a_stage_and_its_checkpoint(home):
     assert value(found, "trailgate_manager_up", home="home") == 0
 
 
-def test_gg_19_what_is_unknown_is_left_out_and_said(home):
+def test_what_is_loaded_has_figures_of_its_own(home):
+    """Of a table nothing of which is known but its state, that alone."""
+    waiting = dict.fromkeys(LOADS["loading"][0]) | {"source": "b", "target": "c", "chunks": 0}
+    extra = {"load_states": LOADS["load_states"], "loading": [*LOADS["loading"], waiting]}
+    found = samples(Site(home, [pipeline(stage(home, extra=extra))]).get("/metrics").text)
+    assert value(found, "trailgate_load_tables", state="waiting") == 2
+    expected = {"chunks": 4, "copied_chunks": 1, "rows": 100, "bytes": 2000, "rows_per_second": 2.5, "left_seconds": 30}
+    got = {name: value(found, f"trailgate_load_{name}", table="a", target="b") for name in expected}
+    assert got == expected
+    assert {n for n, given in found if dict(given).get("table") == "b"} == {"trailgate_load_chunks"}
+
+
+def test_each_thread_of_a_clustered_source_has_figures_of_its_own(home):
+    """Two threads are two sources to Prometheus, which refuses a figure that stands twice."""
+    path = home.checkpoint("EXT1", "EXTRACT")
+    (save,) = checkpoint.load(home.fs, path)
+    places = (Place(3, 1, 1, thread=1), Place(9, 1, 1, thread=2))
+    reads = tuple(ReadCheckpoint("Redo Log", place, place) for place in places)
+    checkpoint.save(home.fs, path, replace(save, reads=reads))
+    found = samples(Site(home, [pipeline(stage(home))]).get("/metrics").text)
+    assert value(found, "trailgate_read_seqno", source="Redo Log thread 1") == 3
+    assert value(found, "trailgate_read_seqno", source="Redo Log thread 2") == 9
+
+
+def test_GG_19_what_is_unknown_is_left_out_and_said(home):
     """No zero stands for what is not known."""
     blind = stage(home, lag_us=None, lag_age_us=9_000_000, ops_s=None, bytes_s=None, busy=None, backlog_bytes=None)
     found = samples(Site(home, [pipeline(blind)]).get("/metrics").text)
     assert value(found, "trailgate_lag_known") == 0
     assert value(found, "trailgate_lag_age_seconds") == 9
-    for name in ("lag_seconds", "changes_per_second", "busy_ratio", "backlog_bytes"):
+    for name in ("lag_seconds", "pipeline_lag_seconds", "busy_ratio", "backlog_bytes"):
         assert value(found, f"trailgate_{name}") is None
 
 
-def test_gg_19_a_home_that_cant_be_seen_is_neither_up_nor_down(home):
+def test_GG_19_a_pipeline_has_figures_of_its_own(home):
+    """RUNNING only while all of it is seen to work; a stage that is missing makes it UNKNOWN."""
+    labels = {"home": "home", "pipeline": "EXT1 > PMP1"}
+    fed = {"home_id": home.id, "fed_by": f"{home.id}/EXT1", "input_age_us": 7_000_000}
+    pump = stage(home, "PMP1", "PUMP", reads="./dirdat/lt", extra=fed)
+    found = samples(Site(home, [pipeline(stage(home), pump)]).get("/metrics").text)
+    assert value(found, "trailgate_pipeline_status", status="RUNNING", **labels) == 1
+    assert value(found, "trailgate_pipeline_lag_seconds", **labels) == 0.4
+    found = samples(Site(home, [pipeline(pump)]).get("/metrics").text)
+    states = {dict(given)["status"]: v for (name, given), v in found.items() if name == "trailgate_pipeline_status"}
+    assert states == {"STARTING": 0, "RUNNING": 0, "STOPPED": 0, "ABENDED": 0, "UNKNOWN": 1}
+    assert value(found, "trailgate_pipeline_lag_known", **labels) == 0
+    assert value(found, "trailgate_pipeline_lag_seconds", **labels) is None
+    assert value(found, "trailgate_pipeline_lag_age_seconds", **labels) == 7
+
+
+def test_the_build_is_told(home):
+    found = samples(Site(home, []).get("/metrics").text)
+    assert value(found, "trailgate_build_info", version=figures._RELEASE) == 1
+
+
+def test_a_home_that_cant_be_seen_is_neither_up_nor_down(home):
     """Left out, as every figure that is not known."""
     for view, expected in ((HomeView("h", manager="STOPPED"), 0), (HomeView("h", trouble="no answer"), None)):
         made = [s for s in figures._home(view, 0, figures.Asked()) if s[2] is not None]
@@ -116,7 +169,9 @@ def test_stats_heartbeats_and_disks(home):
     }
     stale = {**beat, "path": "EXT1 ==> REP2", "at_us": -500_000_000}
     asked = figures.Asked(
-        {"EXT1": {"tables": [table], "since_us": 4_000_000}}, {"EXT1": {"heartbeats": [beat, stale]}}, {"children": []}
+        {"EXT1": {"tables": [table], "since_us": 4_000_000}},
+        {"EXT1": LagAnswer(heartbeats=[beat, stale])},
+        {"children": []},
     )
     labels = ("home", "EXTRACT", "EXT1")
     disk = {"path": "/d", "free": 10, "size": 100, "warn": 20, "stop": 5}
@@ -142,7 +197,7 @@ def test_stats_heartbeats_and_disks(home):
 
 def test_a_scrape_asks_running_processes_at_most_once_in_a_while(home, monkeypatch):
     """Two scrapes in a row are one look."""
-    monkeypatch.setattr(app, "FIGURES_SECONDS", 600.0)
+    monkeypatch.setattr(page_site, "FIGURES_SECONDS", 600.0)
     calls = []
     server = ControlServer(home, "EXT1", lambda verb, _: calls.append(verb) or {})
     site = Site(home, [pipeline(stage(home))])
@@ -151,11 +206,94 @@ def test_a_scrape_asks_running_processes_at_most_once_in_a_while(home, monkeypat
     server.close()
 
 
+LOADS = {
+    "load_states": {"copying": 1, "waiting": 2},
+    "loading": [{
+        "source": "a", "target": "b", "state": "copying", "chunks": 4, "chunks_done": 1, "rows": 100, "bytes": 2000,
+        "rows_s": 2.5, "bytes_s": 50.0, "left_us": 30_000_000,
+    }],
+}  # fmt: skip
+_UNITS = ("_seconds", "_bytes", "_ratio", "_total", "_info")
+_PLAIN = {
+    f"trailgate_{name}"
+    for name in (
+        "manager_up", "group_up", "lag_known", "pipeline_lag_known", "heartbeat_overdue", "holds_back",  # 0 or 1
+        "group_status", "pipeline_status", "log_status",  # 1 for one of them
+        "restarts", "disk_free_files", "exit_code", "read_seqno", "recovery_seqno", "write_seqno",  # whole numbers
+        "load_tables", "load_chunks", "load_copied_chunks", "load_rows",  # as well
+        "load_rows_per_second",
+    )
+}  # fmt: skip
+
+
+class _Threes(dict[str, Any]):
+    """What a stage knows beside the rest, whatever it is asked for."""
+
+    def get(self, _name: str, _default: object = None) -> int:
+        return 3
+
+
+def test_every_family_is_emitted(home):
+    """No name in the table, and so in docs, dashboard and alerts, that nothing tells."""
+    asked = figures.Asked(
+        {"EXT1": {"since_us": 1, "tables": [{"from": "a", "to": "b", "inserts": 1}]}},
+        {"EXT1": LagAnswer(heartbeats=[{
+            "from": "shop", "to": "copy", "path": "EXT1", "lag_us": 7, "at_us": 9, "every_s": 60,
+            "stages": [{"from": "shop", "to": "EXT1", "us": 4}],
+        }])},
+        {"children": [{"group": "EXT1", "retries": 1}]},
+    )  # fmt: skip
+    disk = {"path": "/d", "free": 10, "size": 100, "warn": 20, "stop": 5}
+    view = HomeView("home", manager="RUNNING", details={"disks": [disk, disk | {"unit": "files"}]})
+    (group,) = facts_of(home, registrations.all(home), RealClock().now_us())
+    group = replace(group, started_us=1, exit_code=0, doubt=None)
+    labels = ("home", "EXTRACT", "EXT1")
+    made = [
+        *figures._home(view, 0, asked), *figures._of_pipeline(pipeline(stage(home)), ("home", "EXT1")),
+        *figures._of_files(group, labels), *figures._of_answers(asked, "EXT1", labels, 9),
+        *figures._of_stage(replace(stage(home), extra=_Threes()), labels), *figures._of_load(LOADS, labels),
+    ]  # fmt: skip
+    assert {name for name, _, value in made if value is not None} == set(FAMILIES)
+
+
 def test_every_family_is_named_as_prometheus_wants():
     for name, family in FAMILIES.items():
         assert re.fullmatch(r"trailgate_[a-z_]+", name)
         assert name.endswith("_total") == (family.kind == COUNTER)
+        assert name.endswith(_UNITS) or name in _PLAIN, name
         assert family.help.endswith(".")
+
+
+def alerts() -> list[dict[str, str]]:
+    """The rules; each field stands on a line of its own."""
+    found: list[dict[str, str]] = []
+    for line in RULES.read_text().splitlines():
+        if match := re.fullmatch(r"\s+(?:- )?(alert|expr|for|labels|summary): (.*)", line):
+            found += [{}] if match[1] == "alert" else []
+            found[-1][match[1]] = match[2].strip("'")
+    return found
+
+
+def test_each_alert_asks_for_what_is_emitted(home):
+    """docs/prometheus: names, labels and the values of status are those of /metrics; each has a row in docs/web.md."""
+    page, rules = PAGE.read_text(), alerts()
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 15
+    statuses = {*figures._PIPELINE_STATUSES, "lost"}
+    for rule in rules:
+        assert set(rule) == {"alert", "expr", "for", "labels", "summary"}, rule
+        for name, selector in re.findall(r"(trailgate_[a-z_]+)(\{[^}]*\})?", rule["expr"]):
+            assert name in FAMILIES, rule["alert"]
+            given = dict(re.findall(r'(\w+)="([^"]*)"', selector))
+            assert set(given) <= set(FAMILIES[name].labels)
+            assert given.get("status", "lost") in statuses
+        check_promql(rule["expr"], [])
+        family = next(iter(re.findall(r"trailgate_[a-z_]+", rule["expr"])), "")
+        shown = set(re.findall(r"\$labels\.(\w+)", rule["summary"]))
+        assert shown <= {*FAMILIES[family].labels, "instance"} if family else shown == {"instance"}, rule["alert"]
+        severity = re.fullmatch(r"\{severity: (critical|warning)\}", rule["labels"])
+        assert severity
+        expression = rule["expr"].replace("|", "\\|")  # in a cell of a table
+        assert f"| `{rule['alert']}` | {severity[1]} | `{expression}` for {rule['for']} |" in page
 
 
 def test_the_dashboard_uses_these_names_only():
@@ -229,10 +367,11 @@ def check_promql(text: str, variables: list[str]) -> None:
             assert depth.pop() + mark in ("()", "{}", "[]"), text
     assert not depth, text
     words = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\{[^}]*\}|\([a-z, ]+\)|\[\w+\]", " ", bare)))
-    assert {w for w in words if not w.startswith("trailgate_")} <= {"sum", "count", "max", "rate", "vector", "or", "by"}
+    known = {"sum", "count", "max", "rate", "increase", "abs", "vector", "or", "and", "on", "by", "up"}
+    assert {w for w in words if not w.startswith("trailgate_")} <= known
     assert set(re.findall(r"\$(\w+)", text)) <= set(variables)
     for counter in re.findall(r"trailgate_\w+_total", bare):
-        assert re.search(rf"rate\({counter}(?:\{{[^}}]*\}})?\[", bare), text
+        assert re.search(rf"(?:rate|increase)\({counter}(?:\{{[^}}]*\}})?\[", bare), text
 
 
 def test_the_docs_name_every_family():
@@ -243,7 +382,7 @@ def test_the_docs_name_every_family():
 
 
 def test_elsewhere_a_scrape_needs_the_token(home):
-    from ggsci.web.params import WebParams
+    from ggsci.manager.webparams import WebParams
 
     site = Site(home, [], WebParams(port=1, bind="0.0.0.0"))
     assert site.get("/metrics").status == 401

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
-from ggsci.web import guard, tokens
-from ggsci.web.params import WebParams
-from tests.support.homes import make_home
+from ggsci.manager import webtokens as tokens
+from ggsci.manager.webparams import WebParams
+from ggsci.web import __main__ as web_main
+from ggsci.web import guard
+from tests.support.homes import make_home, wait_for
 from tests.support.web import Site
 from trails.errors import OperatorError
+from trails.runtime.report.report import Log
+from trails.testing import FakeClock
 
 FREE = ["/", "/metrics", "/api/history.json", "/api/home.json"]
 BEHIND_TOKEN = [
@@ -84,13 +89,14 @@ def test_what_a_proxy_passes_on_is_not_from_this_host(home, header):
         assert site.get(path, {**header, **bearer(home)}).status == 200
 
 
-def test_sizes_and_rates_are_bounded(site, monkeypatch):
+def test_sizes_and_rates_are_bounded(home, site, monkeypatch):
     """A body, a long address, and many requests in a row."""
     assert site.get("/", {"content-length": "5"}).status == 413
     assert site.get("/", {"transfer-encoding": "chunked"}).status == 413
     assert site.get("/?x=" + "y" * guard.MAX_URL).status == 414
-    monkeypatch.setattr(guard, "BURST", 3.0)
+    monkeypatch.setattr(guard, "BURST", 3)
     monkeypatch.setattr(guard, "RATE", 0.0)
+    site = Site(home)
     codes = [site.get("/none", client="10.9.9.9").status for _ in range(5)]
     assert codes == [401, 401, 401, 429, 429]
     assert site.get("/", client="10.9.9.8").status == 200, "another address is not held back"
@@ -185,13 +191,89 @@ def test_a_renewed_token_ends_all_sessions(home, site):
     assert site.get("/home/home", bearer(home)).status == 200
 
 
-def test_a_session_ends_after_its_time(home):
+def test_a_session_ends_after_its_time_and_when_idle(home):
+    """Twelve hours at most; half an hour after a person's last page, whatever an open page fetches meanwhile."""
     sessions = tokens.Sessions(home)
+    value, idle = sessions.open(1000.0), tokens.IDLE_SECONDS
+    steps = range(0, tokens.SESSION_SECONDS, idle // 2)
+    assert all(sessions.is_open(value, 1000.0 + passed) for passed in steps)
+    assert not sessions.is_open(value, 1000.0 + tokens.SESSION_SECONDS)
     value = sessions.open(1000.0)
-    assert sessions.is_open(value, 1000.0 + tokens.SESSION_SECONDS - 2)
-    assert not sessions.is_open(value, 1000.0 + tokens.SESSION_SECONDS + 1)
-    later = value.replace(value.split(".")[0], str(10**9))
-    assert not sessions.is_open(later, 1000.0), "the end can't be put off"
+    assert all(sessions.is_open(value, 1000.0 + passed, by_person=False) for passed in range(0, idle, 60))
+    assert not sessions.is_open(value, 1000.0 + idle)
+    assert not sessions.is_open(value, 1000.0), "what is over stays over"
+
+
+def test_sessions_are_bounded(home):
+    sessions = tokens.Sessions(home)
+    first, *others = [sessions.open(0.0) for _ in range(tokens.MAX_SESSIONS + 1)]
+    assert not sessions.is_open(first, 1.0)
+    assert all(sessions.is_open(value, 1.0) for value in others)
+
+
+def test_log_out_ends_the_session_and_not_the_cookie_alone(home, site):
+    """A copied cookie is worth nothing any more; other sessions go on."""
+    token = tokens.ensure_token(home)
+    mine, other = (
+        {"cookie": site.post("/login", f"token={token}").headers["set-cookie"].split(";")[0]} for _ in range(2)
+    )
+    assert "Log out" in site.get("/home/home", mine).text
+    assert "Log out" in site.get("/", mine).text
+    assert "Log out" not in site.get("/").text
+    got = site.get("/logout", {**mine, "content-length": "0"}, method="POST")
+    assert (got.status, got.headers["location"]) == (303, "/")
+    assert "Max-Age=0" in got.headers["set-cookie"]
+    assert site.get("/home/home", mine).status == 401
+    assert site.get("/home/home", other).status == 200
+    assert site.get("/logout", {"content-length": "0"}, method="POST").status == 303, "without a session nothing ends"
+
+
+def test_what_a_page_fetches_by_itself_keeps_no_session_open(home, site, monkeypatch):
+    """Its header tells: a person's page puts off the end, a poll does not."""
+    cookie = {"cookie": site.get(f"/?token={tokens.ensure_token(home)}").headers["set-cookie"].split(";")[0]}
+    seen = []
+    look = tokens.Sessions.is_open
+
+    def noted(self: tokens.Sessions, value: str, now: float, *, by_person: bool) -> bool:
+        seen.append(by_person)
+        return look(self, value, now)
+
+    monkeypatch.setattr(tokens.Sessions, "is_open", noted)
+    site.get("/home/home", cookie)
+    site.get("/home/home", {**cookie, "x-trailgate-poll": "1"})
+    assert seen == [True, False]
+
+
+def test_wrong_tokens_are_told_with_the_address_and_never_the_token(home):
+    """By form, address and program; nobody is told of one who shows none, or the right one."""
+    told: list[str] = []
+    site = Site(home, params=ELSEWHERE, tell=told.append)
+    wrong = "x" * 43
+    site.get("/")
+    site.get("/", bearer(home))
+    site.post("/login", "")
+    assert told == []
+    site.post("/login", f"token={wrong}")
+    site.get(f"/?token={wrong}", client="10.9.9.9")
+    site.get("/metrics", {"authorization": f"Bearer {wrong}", "x-forwarded-for": "10.1.1.1\n" + "y" * 99})
+    assert told[:2] == [
+        "The page refused a wrong token from 127.0.0.1, typed into the form",
+        "The page refused a wrong token from 10.9.9.9, in an address",
+    ]
+    assert told[2].startswith("The page refused a wrong token from 127.0.0.1, a proxy that names '10.1.1.1\\ny")
+    assert told[2].endswith("', sent by a program")
+    assert not any(wrong in line for line in told)
+    assert max(map(len, told)) < 200
+
+
+def test_wrong_tokens_fill_no_disk(home):
+    """TG-01964: five lines at once, then one a minute for all of them, with their number."""
+    log = Log(home, "Trailgate Web", "mgr.prm", FakeClock())
+    tell = web_main._teller(log)
+    for number in range(50):
+        tell(f"The page refused a wrong token from 10.0.0.{number}, in an address")
+    wait_for(lambda: log._repeats._kinds and next(iter(log._repeats._kinds.values())).left_out == 45)
+    assert Path(home.ggserr).read_text().count("TG-01964") == 5
 
 
 def test_a_token_of_another_home_opens_nothing(home, tmp_path):

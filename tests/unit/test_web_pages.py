@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ggsci.manager.webparams import WebParams
+from ggsci.manager.webtokens import ensure_token
 from ggsci.web import details, drawing, guard, trailpages, words
-from ggsci.web.app import THREADS
-from ggsci.web.params import WebParams
-from ggsci.web.tokens import ensure_token
+from ggsci.web.site import THREADS
 from tests.support.homes import good, make_home, write
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from tests.support.web import Site, pipeline, stage
+from tests.support.zones import machine_in
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet, wallet_path
@@ -96,7 +97,7 @@ def test_a_pipeline_is_drawn_with_every_stage(site):
     assert "<script>" not in html, "and inline scripts"
 
 
-def test_gg_19_what_is_unknown_says_so(home):
+def test_GG_19_what_is_unknown_says_so(home):
     """UNKNOWN with the age of the last truth and the reason; never a zero."""
     blind = stage(
         home, lag_us=None, lag_age_us=190_000_000, lag_why="it does not answer", ops_s=None, bytes_s=None, busy=None,
@@ -120,12 +121,152 @@ def test_a_process_that_does_not_answer_never_looks_healthy(home):
     assert "1 UNKNOWN" in plain(html)
 
 
+def fed(home, by, **more):
+    """What a stage knows of who feeds it."""
+    return {"home_id": home.id, "fed_by": f"{home.id}/{by}", "input_age_us": 1000, **more}
+
+
+def test_one_extract_is_drawn_once_however_many_paths_begin_there(home):
+    """A tree: each stage one box, each path its own end, in one panel with one set of charts."""
+    extract = stage(home)
+    one, two = (stage(home, name, "PUMP", reads="./dirdat/lt", extra=fed(home, "EXT1")) for name in ("PMP1", "PMP2"))
+    readers = [
+        stage(home, f"REP{n}", "REPLICAT", reads="./dirdat/rt", writes=(f"copy {n}",), extra=fed(home, by))
+        for n, by in ((1, "PMP1"), (2, "PMP1"), (3, "PMP2"))
+    ]
+    found = [pipeline(extract, one, readers[0]), pipeline(extract, one, readers[1]), pipeline(extract, two, readers[2])]
+    html = shown(Site(home, found), "/")
+    assert re.findall(r'<a class="stage [^"]*" [^>]*data-key="home/(\w+)"', html) == [
+        "EXT1", "PMP1", "REP1", "REP2", "PMP2", "REP3",
+    ]  # fmt: skip
+    assert html.count('<section class="panel"') == 1
+    assert html.count('<div class="branch">') == 4
+    assert re.findall(r"copy \d", re.sub(r'title="[^"]*"', "", html)) == ["copy 1", "copy 2", "copy 3"]
+    assert "EXT1 → 3 targets" in plain(html)
+    assert plain(html).count("end to end") == 3
+
+
+def test_problems_come_first_with_their_whole_text(home):
+    """Abended before unknown before stopped, in words of their own; what only follows from one is not said again."""
+    long = "column amount: the value 123456789012.34 does not fit. " * 30
+    bad = stage(home, "REP9", "REPLICAT", status="ABENDED", lag_us=None, lag_why="ABENDED", reads="./dirdat/r9",
+                extra={"home_id": home.id, "message": long.strip()})  # fmt: skip
+    stopped = stage(home, status="STOPPED", lag_us=None, lag_age_us=90_000_000, lag_why="STOPPED")
+    behind = stage(home, "PMP1", "PUMP", lag_us=0, reads="./dirdat/lt", extra=fed(home, "EXT1"))
+    late = stage(
+        home, "EXT2", lag_us=700_000_000, extra={"home_id": home.id, "holder": "slot tg_2", "log_status": "lost"}
+    )
+    html = shown(Site(home, [pipeline(stopped, behind), pipeline(late), pipeline(bad)]), "/")
+    problems = html[html.index('<section id="problems"') : html.index('<p id="spoken"')]
+    assert re.findall(r'<p class="problem (\w+)">.*?<a href="[^"]*">([^<]*)</a>', problems) == [
+        ("abended", "Home home"), ("abended", "EXTRACT EXT2"), ("abended", "REPLICAT REP9"),
+        ("unknown", "EXTRACT EXT2"), ("stopped", "EXTRACT EXT1"),
+    ]  # fmt: skip
+    assert long.strip() in problems
+    assert "Slot tg_2 is lost" in problems
+    assert html.index('<section id="problems"') < html.index('<section class="panel"')
+    assert re.findall(r"<h2>(.*?)</h2>", html) == ["REP9", "EXT1 → PMP1", "EXT2"], "the worst panel first"
+    spoken = html[html.index('<p id="spoken"') :].partition("</p>")[0]
+    assert 'aria-live="polite"' in spoken
+    assert "5 to look at." in spoken
+    assert "EXTRACT EXT2: SLOT LOST. REPLICAT REP9: ABENDED. EXTRACT EXT2: LATE. EXTRACT EXT1: STOPPED." in spoken
+    assert "123456789012" not in spoken, "read out is which, not the whole of it"
+
+
+def test_GG_19_a_pipeline_whose_extract_was_deleted_is_not_green(home):
+    """Nothing is captured: a MISSING stage stands in the drawing, and nothing idle behind it says 0."""
+    pump = stage(home, "PMP1", "PUMP", lag_us=0, reads="./dirdat/lt", extra=fed(home, "EXT1"))
+    html = shown(Site(home, [pipeline(pump)]), "/")
+    text = plain(html)
+    assert 'class="pill running"' not in html.partition('<section class="panel"')[2]
+    assert "EXT1 → PMP1 UNKNOWN EXTRACT EXT1 is MISSING" in text
+    assert "it is not registered in its home" in text
+    assert "0.0 s" not in text
+
+
+def test_tables_that_are_loaded_have_a_section(home):
+    """On the overview and on the group's page: state, chunks, rows, bytes, rate, time left; UNKNOWN for what is not."""
+    one = {
+        "source": "public.a", "target": "copy.a", "state": "copying", "chunks": 40, "chunks_done": 10,
+        "rows": 2_500_000, "bytes": 550 << 20, "estimate": None, "rows_s": 160_000.4, "bytes_s": 35e6,
+        "left_us": 46_900_000,
+    }  # fmt: skip
+    blind = {**one, "source": "b<i>", "rows_s": None, "bytes_s": None, "left_us": None}
+    extra = {"home_id": home.id, "load_states": {"live": 3, "copying": 2, "waiting": 70}, "loading": [one, blind]}
+    site = Site(home, [pipeline(stage(home, extra=extra))])
+    for url in ("/", "/stage/home/EXT1"):
+        html = shown(site, url)
+        text = plain(html)
+        assert "EXT1 loads tables: 2 copying, 70 waiting, 3 live" in text
+        assert "public.a → copy.a COPYING 10 of 40 2 500 000 550 MB 160 000 rows/s, 33.4 MB/s 46 s" in text
+        assert "2 500 000 550 MB UNKNOWN UNKNOWN" in text
+        assert "and 70 more: INFO TABLES EXT1" in text
+        assert '<rect class="part" width="25"' in html and "b<i>" not in html
+    assert "LOAD FAILED" not in text
+    bad = stage(home, extra=extra | {"load_states": {"failed": 1}})
+    assert "1 table could not be loaded" in plain(shown(Site(home, [pipeline(bad)]), "/"))
+    done = stage(home, extra=extra | {"load_states": {"live": 3}, "loading": []})
+    assert "loads tables" not in shown(Site(home, [pipeline(done)]), "/")
+
+
+def test_times_tell_their_zone(home):
+    """The host's zone is named, and each moment carries its own time for who chooses another."""
+    with machine_in("Europe/Berlin"):
+        html = shown(Site(home, [pipeline(stage(home))]), "/")
+    assert re.search(r'data-zone="Europe/Berlin"', html)
+    assert re.search(r'<option value="host">Host: CES?T, UTC\+0[12]:00</option>', html)
+    assert re.search(r'<time data-us="\d{16}">20\d\d-', html)
+    with machine_in("<+0530>-5:30"):
+        assert 'data-zone="+05:30"' in shown(Site(home), "/")
+
+
+def test_figures_of_a_stage_stand_in_groups(home):
+    """Each under one heading, and none is lost."""
+    extra = {
+        "home_id": home.id,
+        "holder": "slot tg_1",
+        "log_kept_bytes": 5,
+        "newest_us": 1_770_000_000_000_000,
+        "odd": 7,
+    }
+    one = stage(home, extra=extra)
+    groups = dict(drawing.groups(one))
+    assert [title for title, _, _ in groups["Log kept at the source"]] == ["holder", "log kept"]
+    assert ("newest change", words.figure("newest_us", extra["newest_us"]), extra["newest_us"]) in groups["Lag"]
+    assert [title for title, _, _ in groups["More"]] == ["odd"]
+    assert sorted(row for rows in groups.values() for row in rows) == sorted(drawing.figures(one))
+    html = shown(Site(home, [pipeline(one)]), "/stage/home/EXT1")
+    assert "<h2>Log kept at the source</h2>" in html
+    assert 'data-chart="kept"' in html
+    stopped = replace(one, status="STOPPED", extra={"home_id": home.id, "holder": "slot tg_1"})
+    assert 'data-chart="kept"' in shown(Site(home, [pipeline(stopped)]), "/"), "its slot keeps log all the more"
+
+
+def test_the_event_log_by_severity(site, home):
+    """Errors alone, or warnings too, with all lines of a message; pieces without any are passed over."""
+    head = "2026-02-03 02:30:05  "
+    lines = [f"{head}ERROR   TG-00001  A, b.prm:  first", "  its second line"]
+    lines += [f"{head}INFO    TG-00002  A, b.prm:  nothing {n}" for n in range(9000)]
+    lines += [f"{head}WARNING TG-00003  A, b.prm:  mind this"]
+    Path(home.ggserr).write_text("\n".join(lines) + "\n")
+
+    def log(severity):
+        html = shown(site, f"/home/home?tab=log&severity={severity}")
+        return re.search(r"<pre[^>]*>(.*?)</pre>", html, re.DOTALL)[1].splitlines()
+
+    assert log("errors") == lines[:2]
+    assert log("warnings") == lines[-1:]
+    assert log("all")[-2:] == lines[-2:]
+    assert "severity=warnings&amp;end=" in shown(site, "/home/home?tab=log&severity=warnings")
+    shown(site, "/home/home?tab=log&severity=none", 404)
+
+
 def test_of_a_slot_that_was_not_looked_at_nothing_is_known(home):
     """No headroom means no limit only where the limit was looked at."""
-    for limit, told in (({"wal_limit_bytes": None}, "no limit"), ({}, "UNKNOWN")):
-        extra = {"home_id": home.id, "wal_status": "reserved", "wal_headroom_bytes": None, **limit}
-        rows = dict(drawing.figures(stage(home, extra=extra)))
-        assert rows["WAL headroom"] == told
+    for limit, told in (({"log_limit_bytes": None}, "no limit"), ({}, "UNKNOWN")):
+        extra = {"home_id": home.id, "log_status": "reserved", "log_headroom_bytes": None, **limit}
+        rows = {title: text for title, text, _ in drawing.figures(stage(home, extra=extra))}
+        assert rows["log headroom"] == told
 
 
 def test_names_from_elsewhere_are_text(home):
@@ -163,7 +304,7 @@ def test_figures_are_readable():
     ("url", "told"),
     [
         ("/stage/home/EXT1", "EXTRACT EXT1 Initialized"),
-        ("/stage/home/ext1?tab=showch", "No checkpoint has been saved yet"),
+        ("/stage/home/ext1?tab=showch", "Record Source = U"),
         ("/stage/home/PMP1?tab=showch", "Sequence #: 1"),
         ("/stage/home/EXT1?tab=stats", "is not currently running"),
         ("/stage/home/EXT1?tab=params", "EXTTRAIL ./dirdat/lt"),
@@ -240,7 +381,7 @@ def test_a_bug_is_told_by_name_and_nothing_of_it_shown(site, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError(SECRET)
 
-    monkeypatch.setattr(details, "report", broken)
+    monkeypatch.setattr(details, "piece", broken)
     html = shown(site, "/stage/home/EXT1?tab=report", 500)
     assert "ZeroDivisionError" in html
     assert SECRET not in html
@@ -249,7 +390,7 @@ def test_a_bug_is_told_by_name_and_nothing_of_it_shown(site, monkeypatch):
 def test_pages_that_hang_keep_their_threads_and_others_are_drawn(site, monkeypatch):
     """However often somebody asks for what hangs, there are never more threads; the overview never waits for them."""
     hang, before = threading.Event(), set(threading.enumerate())
-    monkeypatch.setattr(details, "report", lambda *_: hang.wait(60))
+    monkeypatch.setattr(details, "piece", lambda *_: hang.wait(60))
     monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.02)
     for _ in range(THREADS + 5):
         shown(site, "/stage/home/EXT1?tab=report", 503)
@@ -379,7 +520,7 @@ def test_damage_is_shown_as_what_it_is(site, home):
 
 def test_a_trail_of_a_home_by_folder_is_shown_there(home, tmp_path):
     """The page of one home shows the groups and trails of another of this host."""
-    from ggsci.web.params import WebHome
+    from ggsci.manager.webparams import WebHome
 
     here = make_home(tmp_path / "here")
     site = Site(here, [], WebParams(port=1, homes=(WebHome("there", folder=home.root),)))

@@ -14,14 +14,14 @@ import urllib.request
 import pytest
 
 from demo.ports import free_port
+from ggsci.manager.webparams import WebHome, WebParams
+from ggsci.manager.webtokens import ensure_token, token_path
 from ggsci.web import remote, server
-from ggsci.web.params import WebHome, WebParams
-from ggsci.web.tokens import ensure_token, token_path
-from ggsci.web.watch import Watch
+from ggsci.web.watch import HomesWatch
 from tests.support.homes import make_home, wait_for
 from tests.support.secure import certify
-from trails import tls
 from trails.errors import AwayError, OperatorError
+from trails.link import tls
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def serving(home):
     def start(params, watch=None):
         def run():
             try:
-                server.serve(home, params, watch or Watch(home, params, lambda *_: []), ended)
+                server.serve(home, params, watch or HomesWatch(home, params, lambda *_: []), ended)
             except AwayError as error:
                 failures.append(error)
 
@@ -124,7 +124,7 @@ def test_another_home_asks_the_page_over_tls(home, serving, tmp_path):
 
 def test_without_certificate_it_refuses(home):
     params = WebParams(port=free_port(), bind="0.0.0.0")
-    watch = Watch(home, params, lambda *_: [])
+    watch = HomesWatch(home, params, lambda *_: [])
     with pytest.raises(OperatorError, match="is missing"):
         server.serve(home, params, watch, threading.Event())
 
@@ -225,6 +225,6 @@ def test_without_a_watch_nothing_is_served(home, serving):
         raise ZeroDivisionError("a bug")
 
     params = WebParams(port=port)
-    thread, failures = serving(params, Watch(home, params, broken))
+    thread, failures = serving(params, HomesWatch(home, params, broken))
     thread.join(60)
     assert "a bug" in str(failures[0])

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from ggsci.flow import pipelines
+from ggsci.manager.webparams import WebHome, WebParams
+from ggsci.manager.webtokens import ensure_token, token_path
 from ggsci.web import remote, watch
 from ggsci.web.app import _home_row
-from ggsci.web.params import WebHome, WebParams
+from ggsci.web.kept import KeptHistory
 from ggsci.web.ring import MAX_SAMPLES, MISSED, History, Ring, thinned
-from ggsci.web.tokens import ensure_token, token_path
-from ggsci.web.watch import UNKNOWN, HomeView, Watch
+from ggsci.web.watch import UNKNOWN, HomesWatch, HomeView
 from tests.support.homes import make_home, wait_for
 from tests.support.web import Site, pipeline, stage
 from trails.errors import AwayError, OperatorError
+from trails.runtime.home.home import MANAGER
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def test_what_was_not_known_is_a_gap():
     """Not known, and not looked: None, never zero, never the last value again."""
     times = [0.0, 5.0, 10.0, 10.0 + 5 * (MISSED + 3)]
     nan = float("nan")
-    samples = {"at": times, "lag": [1.0, nan, 3.0, 4.0], "rate": [1.0] * 4, "backlog": [0.0] * 4}
+    samples = {"at": times, "lag": [1.0, nan, 3.0, 4.0], "rate": [1.0] * 4, "backlog": [0.0] * 4, "kept": [nan] * 4}
     found = thinned(samples, 100, 5.0, 0.0)
     assert found["lag"] == [1.0, None, 3.0, None, 4.0]
     assert found["at"][3] == 15.0
@@ -63,7 +67,7 @@ def test_thinning_keeps_peaks_and_never_bridges_a_gap():
     times = [n * 5.0 for n in range(count // 2)] + [n * 5.0 + 1000 for n in range(count // 2, count)]
     lag = [0.0] * count
     lag[77] = 9.0
-    found = thinned({"at": times, "lag": lag, "rate": [2.0] * count, "backlog": lag}, 100, 5.0, 0.0)
+    found = thinned({"at": times, "lag": lag, "rate": [2.0] * count, "backlog": lag, "kept": lag}, 100, 5.0, 0.0)
     assert len(found["at"]) <= 104
     assert max(value for value in found["lag"] if value is not None) == 9.0
     assert found["lag"].count(None) == 1
@@ -86,6 +90,105 @@ def test_charts_are_read_while_samples_come(home):
         for one in history.series(-1, 1000).values():
             assert all(lag == at for at, lag in zip(one["at"], one["lag"], strict=True) if lag is not None)
     thread.join(60)
+
+
+def test_the_slot_of_a_stopped_extract_is_what_the_manager_saw_last(home, monkeypatch):
+    """It keeps log all the more: figures, chart and problem as of the Manager's look; of one that runs its own word."""
+    facts = {"log_status": "lost", "log_kept_bytes": 7 << 30, "log_checked_us": 1_770_000_000_000_000}
+    monkeypatch.setattr(watch, "_asked", lambda _: {"slots": {"EXT1": facts, "EXT2": facts}})
+    lock = home.fs.lock(home.lock(MANAGER))
+    try:
+        stopped = stage(home, status="STOPPED", lag_us=None, extra={"home_id": home.id, "holder": "slot tg_1"})
+        site = Site(home, [pipeline(stopped), pipeline(stage(home, "EXT2"))])
+    finally:
+        lock.release()
+    one, two = (path.stages[0] for path in site.watch.picture().pipelines)
+    assert one.extra["log_kept_bytes"] == 7 << 30
+    assert "log_kept_bytes" not in two.extra
+    assert site.watch.history.series(0, 10)[f"{site.watch.name}/EXT1"]["kept"] == [float(7 << 30)]
+    assert "Slot tg_1 is lost" in site.get("/").text
+
+
+def test_what_was_doubted_there_is_judged_anew_here(home, tmp_path):
+    """A home that sees no Extract says UNKNOWN; a page that sees both homes believes what each told of itself."""
+    there = make_home(tmp_path / "there")
+    fed = {"home_id": there.id, "fed_by": f"{home.id}/EXT1", "input_age_us": 90_000_000, "writer": "EXT1"}
+    alone = Site(there, pipelines.join([pipeline(stage(there, "REP1", "REPLICAT", reads="./dirdat/rt", extra=fed))]))
+    told = json.loads(alone.get("/api/home.json").text)
+    answer = remote._parsed(told)
+    (replicat,) = answer.pipelines[0].stages
+    assert (replicat.lag_us, replicat.lag_age_us, answer.id) == (None, 90_000_000, there.id)
+    assert "which is not seen from here" in replicat.lag_why
+    (whole,) = pipelines.join([pipeline(stage(home)), *answer.pipelines])
+    assert (whole.name, whole.state, whole.stages[1].lag_us) == ("EXT1 > REP1", "RUNNING", 400_000)
+    (missing,) = [one for one in pipelines.join(answer.pipelines, [home.id]) if len(one.stages) == 2]
+    assert (missing.stages[0].status, missing.state) == ("MISSING", "UNKNOWN")
+
+
+def test_history_outlives_the_page(home):
+    """Another page of the same home goes on with the charts; what is older than their span is not taken."""
+    clock = 1_000_000.0
+    first = History(100.0, 5.0, KeptHistory(home))
+    for n in range(40):
+        first.add(clock + n * 5, [("here/EXT1", stage(home, lag_us=n * 1_000_000, extra={"log_kept_bytes": n}))])
+    again = History(100.0, 5.0, KeptHistory(home))
+    again.load(clock + 200)
+    assert again.series(0, 1000) == {
+        "here/EXT1": {name: values[-19:] for name, values in first.series(0, 1000)["here/EXT1"].items()}
+    }
+    assert again.series(0, 1000)["here/EXT1"]["kept"][-1] == 39
+    again.add(clock + 205, [("here/EXT1", stage(home, lag_us=None))])
+    third = History(100.0, 5.0, KeptHistory(home))
+    third.load(clock + 205)
+    assert third.series(0, 1000)["here/EXT1"]["lag"][-2:] == [39.0, None]
+
+
+def test_history_on_disk_is_private_and_bounded(home):
+    """Two files of a size; the older one goes when the newer is full."""
+    kept = KeptHistory(home, max_bytes=4096)
+    for n in range(2000):
+        kept.add(float(n), {"here/EXT1": {"lag": 1.0, "rate": None}})
+    sizes = [os.stat(path) for path in (kept.path, f"{kept.path}.old") if os.path.exists(path)]
+    assert sum(one.st_size for one in sizes) < 2 * 4096 + 200
+    assert all(one.st_mode & 0o777 == 0o600 for one in sizes)
+    found = list(kept.load(0.0, 1e9))
+    assert found[-1] == (1999.0, {"here/EXT1": {"lag": 1.0, "rate": None}})
+    assert [at for at, _ in found] == [float(n) for n in range(int(found[0][0]), 2000)]
+    assert not list(kept.load(5000.0, 1e9)), "nothing that old is asked for"
+    assert [at for at, _ in kept.load(0.0, 1990.0)][-1] == 1990.0, "a clock that was put back"
+
+
+def test_history_after_a_crash_at_any_byte(home):
+    """A torn or damaged end is cut; what stands before it is read, and the next look is found behind it."""
+    kept = KeptHistory(home)
+    for n in range(3):
+        kept.add(float(n + 1), {"h/E": {"lag": n + 0.1}})  # its last byte is no zero
+    data = Path(kept.path).read_bytes()
+    size = len(data) // 3
+    for cut in range(len(data) + 1):
+        for torn in (data[:cut], data[:cut] + bytes(len(data) - cut), data[:cut] + b"\xff" * 50):
+            Path(kept.path).write_bytes(torn)
+            assert [at for at, _ in kept.load(0.0, 9.0)] == [float(n + 1) for n in range(cut // size)], cut
+            kept.add(8.0, {"h/E": {"lag": 8.0}})
+            assert [at for at, _ in kept.load(0.0, 9.0)] == [*(float(n + 1) for n in range(cut // size)), 8.0]
+
+
+def test_history_between_the_steps_of_a_turn(home):
+    """web.history.old alone, as a crash between the two renames leaves it."""
+    kept = KeptHistory(home)
+    kept.add(1.0, {"h/E": {"lag": 1.0}})
+    os.rename(kept.path, f"{kept.path}.old")
+    assert [at for at, _ in kept.load(0.0, 9.0)] == [1.0]
+    kept.add(2.0, {"h/E": {"lag": 2.0}})
+    assert [at for at, _ in kept.load(0.0, 9.0)] == [1.0, 2.0]
+
+
+def test_history_that_cant_be_kept_is_told_and_nothing_ends(home):
+    """No place to write: the charts go on in memory, and the page says so."""
+    os.mkdir(os.path.join(home.folder("dirpcs"), "web.history"))
+    site = Site(home, [pipeline(stage(home))])
+    assert "What the charts show is not kept" in site.get("/").text
+    assert site.watch.history.series(0, 10)
 
 
 def test_looking_more_often_takes_no_more_memory(home):
@@ -122,10 +225,10 @@ class Gathering:
         return self.found.get(home.root, [])
 
 
-def test_gg_19_a_home_that_cant_be_seen_keeps_its_last_picture_as_unknown(home):
+def test_GG_19_a_home_that_cant_be_seen_keeps_its_last_picture_as_unknown(home):
     """No state, no lag, no rate; the age of the last truth grows, the reason is told; and back again."""
     gathering = Gathering(home)
-    looking = Watch(home, WebParams(), gathering)
+    looking = HomesWatch(home, WebParams(), gathering)
     looking.look()
     assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
     gathering.error = OSError(5, "Input/output error")
@@ -146,9 +249,9 @@ def test_gg_19_a_home_that_cant_be_seen_keeps_its_last_picture_as_unknown(home):
     assert not looking.picture().homes[0].trouble
 
 
-def test_gg_19_a_watch_that_hangs_shows_everything_as_unknown(home, monkeypatch):
+def test_GG_19_a_watch_that_hangs_shows_everything_as_unknown(home, monkeypatch):
     """The page has a clock of its own: an old picture is never shown as new."""
-    looking = Watch(home, WebParams(), Gathering(home))
+    looking = HomesWatch(home, WebParams(), Gathering(home))
     looking.look()
     monkeypatch.setattr(watch, "STALE_US", -1)
     seen = looking.picture()
@@ -159,18 +262,18 @@ def test_gg_19_a_watch_that_hangs_shows_everything_as_unknown(home, monkeypatch)
     assert "not looked at" in seen.homes[0].trouble
 
 
-def test_gg_19_disks_and_counters_of_what_cant_be_seen_are_not_shown(home):
+def test_disks_and_counters_of_what_cant_be_seen_are_not_shown(home):
     """Neither how much was free, nor how much log the source could still keep: only where it belongs stays."""
     fed = {
         "home_id": home.id,
-        "wal_headroom_bytes": 10**12,
+        "log_headroom_bytes": 10**12,
         "operations": 7,
         "turn_age_us": 5,
         "source": "PostgreSQL a",
     }
     gathering = Gathering(home)
     gathering.found[home.root] = [pipeline(stage(home, extra=fed))]
-    looking = Watch(home, WebParams(), gathering)
+    looking = HomesWatch(home, WebParams(), gathering)
     looking.look()
     source = looking._sources[0]
     source.view = dataclasses.replace(source.view, details={"disks": [{"path": "/", "free": 10**12}]})
@@ -195,7 +298,7 @@ def test_inodes_are_shown_where_they_are_few(home):
 
 def test_a_home_of_any_name_has_one_that_addresses_can_bear(tmp_path):
     """Its folder's name may hold anything; what the page calls it has no blank (those part keys), no sign of URLs."""
-    looking = Watch(make_home(tmp_path / "my home?#%"), WebParams())
+    looking = HomesWatch(make_home(tmp_path / "my home?#%"), WebParams())
     assert looking.name == "my_home___"
 
 
@@ -212,7 +315,7 @@ def test_a_home_that_hangs_holds_up_nobody(home, tmp_path, monkeypatch):
         return [pipeline(stage(which, "EXT1" if which.root == home.root else "REP9"))]
 
     monkeypatch.setattr(watch, "PATIENCE_SECONDS", 0.2)
-    looking = Watch(home, WebParams(homes=(WebHome("there", folder=other.root),)), gather)
+    looking = HomesWatch(home, WebParams(homes=(WebHome("there", folder=other.root),)), gather)
     wait_for(lambda: looking.look() or [one.stages[0].name for one in looking.picture().pipelines] == ["EXT1"])
     looking.look()
     assert "no answer within" in looking.picture().home("there").trouble
@@ -223,7 +326,7 @@ def test_a_home_that_hangs_holds_up_nobody(home, tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_no_home_is_told(home, tmp_path):
-    looking = Watch(home, WebParams(homes=(WebHome("gone", folder=str(tmp_path / "gone")),)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(WebHome("gone", folder=str(tmp_path / "gone")),)), Gathering(home))
     looking.look()
     assert "is no home" in looking.picture().home("gone").trouble
     assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
@@ -234,7 +337,7 @@ def test_a_folder_that_is_no_home_is_told(home, tmp_path):
 
 def test_two_homes_of_one_name_are_refused(home):
     with pytest.raises(OperatorError, match="WEBHOME here: this name is taken"):
-        Watch(home, WebParams(homes=(WebHome("here", folder="/x"),)))
+        HomesWatch(home, WebParams(homes=(WebHome("here", folder="/x"),)))
 
 
 # --- another page -----------------------------------------------------------------------------------------------------
@@ -270,7 +373,7 @@ def other(home, tmp_path, monkeypatch):
 
 def test_the_page_of_another_home_is_drawn_with_links_to_it(home, other):
     _, given = other
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     looking.look()
     far = next(s for p in looking.picture().pipelines for s in p.stages if s.name == "PMP1")
     assert far.status == "RUNNING"
@@ -289,7 +392,7 @@ def test_nonsense_from_another_page_is_one_named_error(home, other, body):
     site, given = other
     real = site.get("/api/home.json")
     site.answer = lambda: type(real)(200, {}, body)
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     looking.look()
     assert "gives no answer" in looking.picture().home("far").trouble
     assert looking.picture().home("here").trouble == ""
@@ -301,7 +404,7 @@ def test_nonsense_from_another_page_is_one_named_error(home, other, body):
         ("lag_us", "soon"), ("lag_us", 1e300), ("lag_us", float("nan")), ("ops_s", float("inf")), ("busy", []),
         ("backlog_bytes", -1), ("name", "a b"), ("name", "../x"), ("name", "x" * 100), ("status", "<b>"),
         ("program", 7), ("writes", None), ("writes", [1]), ("extra", []), ("extra", {"x": float("nan")}), ("why", 3),
-        ("extra", {str(n): n for n in range(1000)}),
+        ("extra", {str(n): n for n in range(1000)}), ("extra", {"load_states": {"live": 1}, "loading": [{"rows": 1}]}),
     ],
 )  # fmt: skip
 def test_a_figure_of_another_page_that_is_none_is_refused(home, other, field, value):
@@ -311,7 +414,7 @@ def test_a_figure_of_another_page_that_is_none_is_refused(home, other, field, va
     answer = json.loads(real.body)
     answer["pipelines"][0]["stages"][0][field] = value
     site.answer = lambda: type(real)(200, {}, json.dumps(answer).encode())
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     looking.look()
     assert "gives no answer" in looking.picture().home("far").trouble
     assert looking.picture().pipelines[0].stages[0].status == "RUNNING"
@@ -321,7 +424,7 @@ def test_a_figure_of_another_page_that_is_none_is_refused(home, other, field, va
 def test_an_answer_as_deep_as_the_sea_is_one_named_error(home, other, body):
     site, given = other
     site.answer = lambda: type(site.get("/"))(200, {}, body)
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     looking.look()
     assert "gives no answer" in looking.picture().home("far").trouble
 
@@ -333,14 +436,18 @@ def test_what_another_page_says_is_cut_to_size_and_cant_pose_as_ours(home, other
     answer = json.loads(real.body)
     one = answer["pipelines"][0]["stages"][0]
     one |= {"why": "x" * 100_000, "newer": 1, "home": home.root}
+    table = {"source": "a", "target": "b", "state": "copying", "rows_s": 2.5, "bytes_s": None, "left_us": None}
+    table |= {"chunks": 4, "chunks_done": 1, "rows": 100, "bytes": 2000}
     one["extra"] |= {
+        "load_states": {"copying": 1},
+        "loading": [{**table, "more": {"a": [1]}}],
         "web_home": "here",
         "web_url": "http://evil.org",
         "deep": {"a": [1]},
         "read": {"seqno": 1, "rba": 2},
     }
     site.answer = lambda: type(real)(200, {}, json.dumps(answer).encode())
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     looking.look()
     far = next(s for p in looking.picture().pipelines for s in p.stages if s.name == "PMP1")
     assert len(far.why) <= remote.MAX_TEXT
@@ -348,6 +455,7 @@ def test_what_another_page_says_is_cut_to_size_and_cant_pose_as_ours(home, other
     assert far.extra["web_url"] == given.url
     assert "deep" not in far.extra
     assert far.extra["read"] == {"seqno": 1, "rba": 2}
+    assert (far.extra["load_states"], far.extra["loading"]) == ({"copying": 1}, [table])
     one["why"] = ""
     answer["pipelines"] = answer["pipelines"] * (remote.MAX_STAGES + 1)
     looking.look()
@@ -381,7 +489,7 @@ def test_refusals_of_another_page_are_told(home, other, monkeypatch):
     """A wrong token; too long an answer; an answer that was old when it came."""
     site, given = other
     real = site.get("/api/home.json")
-    looking = Watch(home, WebParams(homes=(given,)), Gathering(home))
+    looking = HomesWatch(home, WebParams(homes=(given,)), Gathering(home))
     site.answer = lambda: type(real)(401, {}, b"")
     looking.look()
     assert "refuses the token" in looking.picture().home("far").trouble

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trails.runtime.params import Pattern, narrowest
-from trails.runtime.wildcards import covers, glob
+from trails.runtime.language.params import Pattern, narrowest
+from trails.runtime.language.wildcards import covers, glob
 
 
 @pytest.mark.parametrize(

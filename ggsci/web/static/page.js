@@ -10,21 +10,31 @@
   let last = 0;
   let lastGood = Date.now();
 
+  // What a page fetches by itself says so: it does not keep a session open that nobody uses.
+  function ask(address) {
+    return fetch(address, { cache: "no-store", headers: { "X-Trailgate-Poll": "1" }, signal: AbortSignal.timeout(every * 3) });
+  }
+
   // --- the drawing ---
 
   async function redraw() {
-    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(every * 3) });
+    const answer = await ask(location.href);
+    if (answer.status === 401) return location.reload(); // the session is over: the page that asks for the token
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const ids = (doc) => [...doc.querySelectorAll("[data-keys]")].map((one) => `${one.id} ${one.dataset.keys}`).join("|");
     if (ids(fresh) !== ids(document)) return location.reload();
     if (document.querySelector("a:active")) return; // somebody is just clicking
+    // Read out once it changes: this element stays, only its text is another.
+    const spoken = document.getElementById("spoken"), said = fresh.getElementById("spoken");
+    if (spoken && said && spoken.textContent !== said.textContent) spoken.textContent = said.textContent;
     const focused = document.activeElement?.getAttribute("href");
     for (const part of document.querySelectorAll("[data-live]")) {
       const newer = fresh.getElementById(part.id);
       if (!newer || newer.outerHTML === part.outerHTML) continue;
       const had = focused && part.contains(document.activeElement);
       part.replaceWith(document.adoptNode(newer));
+      showTimes(newer.parentNode);
       if (had) newer.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
   }
@@ -37,7 +47,7 @@
   }
 
   function empty() {
-    return { at: [], lag: [], rate: [], backlog: [] };
+    return { at: [], lag: [], rate: [], backlog: [], kept: [] };
   }
 
   async function extend() {
@@ -45,7 +55,7 @@
     const query = new URLSearchParams({ minutes, since: last });
     const keys = new Set(panels.flatMap((panel) => panel.keys));
     if (keys.size <= 20) for (const key of keys) query.append("key", key); // an address has its bounds; without, all come
-    const answer = await fetch(`/api/history.json?${query}`, { cache: "no-store", signal: AbortSignal.timeout(every * 3) });
+    const answer = await ask(`/api/history.json?${query}`);
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
     const { now, series } = await answer.json();
     for (const panel of panels) {
@@ -64,8 +74,15 @@
     }
   }
 
+  // Whose lines a chart has: a slot is an Extract's alone, and nobody else's is "unknown".
+  function shown(panel, figure) {
+    const has = (key) => panel.series[key].kept.some((value) => value != null);
+    return figure === "kept" ? panel.keys.filter(has) : panel.keys;
+  }
+
   function table(panel, figure) {
-    const tables = panel.keys.map((key) => [panel.series[key].at, panel.series[key][figure]]);
+    const tables = shown(panel, figure).map((key) => [panel.series[key].at, panel.series[key][figure]]);
+    if (!tables.length) return [[]];
     return tables.length > 1 ? uPlot.join(tables) : tables[0];
   }
 
@@ -80,8 +97,11 @@
     },
   };
 
+  units.kept = units.backlog;
+
   // Bytes are counted in powers of two, so their axis is too.
-  const steps = { backlog: Array.from({ length: 45 }, (_, power) => 2 ** power) };
+  const powers = Array.from({ length: 45 }, (_, power) => 2 ** power);
+  const steps = { backlog: powers, kept: powers };
 
   function said(unit, value) {
     return value == null ? "unknown" : unit(value);
@@ -95,13 +115,22 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
+  function colourOf(panel, key) {
+    return colour(`--c${panel.keys.indexOf(key) % 6}`);
+  }
+
   function draw(panel, now) {
     panel.box.hidden = false;
     const x = { min: span(panel, now), max: now };
     for (const figure of panel.box.querySelectorAll("[data-chart]")) {
       const name = figure.dataset.chart;
       const data = table(panel, name);
-      const plot = panel.plots.find((one) => one.name === name);
+      let plot = panel.plots.find((one) => one.name === name);
+      if (plot && plot.chart.series.length !== data.length) {
+        plot.chart.destroy();
+        panel.plots.splice(panel.plots.indexOf(plot), 1);
+        plot = undefined;
+      }
       if (plot) {
         plot.chart.setData(data, false);
         plot.chart.setScale("x", x);
@@ -122,14 +151,15 @@
     const unit = units[name];
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const options = {
+      tzDate: (at) => (timeZone() ? uPlot.tzDate(new Date(at * 1000), timeZone()) : new Date(at * 1000)),
       width: width(figure), height: 140, padding: [8, 18, 0, 0], cursor: { y: false, points: { size: 6 } },
-      legend: { live: true, markers: { width: 0, fill: (_, number) => colour(`--c${(number - 1) % 6}`) } },
+      legend: { live: true, markers: { width: 0, fill: (_, number) => colourOf(panel, shown(panel, name)[number - 1]) } },
       scales: { x: { time: true, min: x.min, max: x.max }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, name === "lag" ? 1 : name === "rate" ? 10 : 1024) * 1.1] } },
       axes: [{ ...axis, size: 26, space: 60, values: times }, { ...axis, size: 62, space: 28, incrs: steps[name], values: (_, splits) => splits.map(unit) }],
       series: [
-        { value: (_, at) => (at == null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
-        ...panel.keys.map((key, number) => ({
-          label: key.split("/").at(-1), stroke: colour(`--c${number % 6}`), width: 1.6, spanGaps: false,
+        { value: (_, at) => (at == null ? "–" : clock(at)) },
+        ...shown(panel, name).map((key) => ({
+          label: key.split("/").at(-1), stroke: colourOf(panel, key), width: 1.6, spanGaps: false,
           points: { show: false },
           value: (plot, value, index, at) => said(unit, at == null ? plot.data[index]?.at(-1) : value),
         })),
@@ -139,7 +169,11 @@
   }
 
   function times(_, splits) {
-    return splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }));
+    return splits.map((at) => clock(at, { hour: "2-digit", minute: "2-digit" }));
+  }
+
+  function clock(at, parts = { timeStyle: "medium" }) {
+    return new Date(at * 1000).toLocaleTimeString("en-GB", { timeZone: timeZone(), ...parts });
   }
 
   function width(figure) {
@@ -165,7 +199,7 @@
       body.classList.remove("stale");
       return;
     }
-    offline.textContent = `No answer since ${new Date(lastGood).toLocaleTimeString()} (${error.message}). What stands below was true then; what is true now is UNKNOWN.`;
+    offline.textContent = `No answer since ${clock(lastGood / 1000)} (${error.message}). What stands below was true then; what is true now is UNKNOWN.`;
     offline.hidden = false;
     body.classList.add("stale");
   }

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB as sources: the binary log, read and decoded here."""

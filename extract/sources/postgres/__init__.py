@@ -1,0 +1,1 @@
+"""PostgreSQL as a source: everything that is known of it stands here."""

@@ -1,0 +1,335 @@
+"""Connections to PostgreSQL: ordinary ones for queries, replication ones for the stream. The only file that imports
+psycopg.
+
+Rule: nothing here acknowledges anything by itself. `Stream.status` sends exactly the place it is given, and no library
+sits between it and the wire (psycopg.pq is libpq, no more). Values come and go as text; nobody converts them on the
+way. Errors say who must act: AwayError when waiting can help (refused, starting up, slot still held by a dead
+connection), SqlError with the server's own words and code otherwise.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from psycopg import pq
+from psycopg.errors import OperationalError
+from psycopg.pq.abc import PGconn, PGresult
+
+from extract.sources.postgres.pgoutput import EPOCH_US, PgoutputError, lsn_text, quoted
+from trails.errors import AwayError, OperatorError
+from trails.runtime.process import checking
+
+Row = tuple[str | None, ...]
+
+# Every value is captured as text in one form, whatever the server's, the database's or the role's settings say. Names
+# mean the system's own first: a database's owner may set a path that begins with a schema of his. To compile what is
+# asked of the catalogs takes a server a hundred times longer than to answer it.
+SETTINGS: Final = (
+    "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=1 -c bytea_output=hex "
+    "-c lc_monetary=C -c xmloption=content -c search_path=pg_catalog,pg_temp -c jit=off"
+)
+ALIVE: Final = {
+    b"connect_timeout": 10, b"keepalives_idle": 30, b"keepalives_interval": 10, b"keepalives_count": 3,
+    b"tcp_user_timeout": 60_000,
+}  # fmt: skip
+"""What finds out within a minute that the other host is gone without a word, where the URL says nothing else."""
+CLOSE_SECONDS: Final = 1.0
+
+_NO_PUBLICATION: Final = "42704"
+_SKIPPED: Final = b"55000"
+_AWAY_STATES = ("57P01", "57P02", "57P03", "53300", "55006")
+_AWAY_WORDS = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
+_XLOG, _KEEPALIVE = b"wk"
+_HEADER = 25
+_BUFFER = 8192
+_KEEPALIVE_BODY = struct.Struct(">xQqB")
+_KEEPALIVE_HEAD = struct.Struct(">xQq")
+_XLOG_HEAD = struct.Struct(">xQ8xq")
+"""Place and time; between them the log's end."""
+_STATUS = struct.Struct(">cQQQqB")
+
+
+class SqlError(OperatorError):
+    """The server refused a statement; `state` is its SQLSTATE."""
+
+    def __init__(self, message: str, state: str = "", *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.state = state
+
+
+class NoPublicationError(OperatorError):
+    """A stream came to a change that was made while its publication did not exist."""
+
+
+def unverified(url: str) -> str:
+    """What to say of a link whose server proves nothing (sslmode, from URL or environment); see trails.runtime."""
+    options = [*pq.Conninfo.get_defaults(), *pq.Conninfo.parse(url.encode())]
+    return checking.unverified_options(options, "sslmode=verify-full&sslrootcert=/path/ca.crt")
+
+
+def connect(url: str, application: str, *, replication: bool = False) -> PGconn:
+    """A libpq connection with the settings that capturing needs. Raises AwayError or SqlError."""
+    try:
+        given = {o.keyword: o.val for o in pq.Conninfo.parse(url.encode()) if o.val is not None}
+    except OperationalError as error:
+        raise OperatorError(
+            f"SOURCEDB: {_clean(str(error))}", hint="Write it like postgresql://user:password@host:5432/database"
+        ) from None
+    given[b"options"] = (given.get(b"options", b"") + b" " + SETTINGS.encode()).strip()
+    given[b"client_encoding"] = b"UTF8"
+    given.setdefault(b"application_name", application.encode())
+    for option, value in ALIVE.items():
+        given.setdefault(option, str(value).encode())
+    if replication:
+        given[b"replication"] = b"database"
+        given[b"options"] += b" -c client_min_messages=warning"  # a Stream must hear of what the server leaves out
+    text = b" ".join(k + b"='" + v.replace(b"\\", rb"\\").replace(b"'", rb"\'") + b"'" for k, v in given.items())
+    connection = pq.PGconn.connect(text)
+    if connection.status != pq.ConnStatus.OK:
+        words = _clean(connection.get_error_message())
+        connection.finish()
+        raise _refused(words, url)
+    connection.notice_handler = None
+    return connection
+
+
+def _refused(words: str, url: str) -> OperatorError | AwayError:
+    """Libpq gives no SQLSTATE for a refused connection, only words: those of the server begin with FATAL."""
+    refused = "FATAL" in words or "no password supplied" in words
+    if not refused or any(known in words for known in _AWAY_WORDS):
+        return AwayError(f"the source database can't be reached: {words}")
+    user = urlsplit(url).username or "the user"
+    hint = "Mend SOURCEDB in the parameter file, or the server's pg_hba.conf"
+    if "password" in words:
+        hint = f"Mend the password in SOURCEDB (or on the server: ALTER ROLE {quoted(user)} PASSWORD '...')"
+    elif "replication" in words.lower() or "wal sender" in words.lower():
+        hint = f"ALTER ROLE {quoted(user)} REPLICATION"
+    return SqlError(f"the source database refused the connection: {words}", hint=hint)
+
+
+def _clean(words: str) -> str:
+    return " ".join(words.split()).strip()
+
+
+def failed(connection: PGconn, result: PGresult | None) -> SqlError | AwayError:
+    """The error of a statement or of a stream that ended."""
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode() if result else ""
+    words = _clean(result.get_error_message() if result else connection.get_error_message())
+    away = connection.status != pq.ConnStatus.OK or not state or state in _AWAY_STATES or state.startswith("08")
+    if away:
+        return AwayError(f"the source database went away: {words or 'the connection is closed'}")
+    return SqlError(f"the source database: {words} (SQLSTATE {state})", state)
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """What libpq raises of a lost connection, as AwayError."""
+    try:
+        yield
+    except OperationalError as error:
+        raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+
+
+class Session:
+    """An ordinary connection: one statement at a time, each in its own transaction."""
+
+    def __init__(self, url: str, application: str) -> None:
+        self._connection = connect(url, application)
+
+    def query(self, sql: str, *values: str | int | None) -> list[Row]:
+        """The rows of a query; parameters are $1, $2, ..."""
+        result = self._done(sql, values)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def _done(self, sql: str, values: Sequence[str | int | None]) -> PGresult:
+        given = [None if v is None else str(v).encode("utf-8", "surrogateescape") for v in values]
+        try:
+            result = self._connection.exec_params(sql.encode("utf-8", "surrogateescape"), given)
+        except OperationalError as error:
+            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            raise failed(self._connection, result)
+        return result
+
+    def raw(self, sql: str) -> list[tuple[bytes | None, ...]]:
+        """The rows of a query, as the bytes that came."""
+        result = self._done(sql, [])
+        value, columns = result.get_value, range(result.nfields)
+        return [tuple([value(row, column) for column in columns]) for row in range(result.ntuples)]
+
+    def one(self, sql: str, *values: str | int | None) -> Row:
+        """The first row; raises SqlError if there is none."""
+        rows = self.query(sql, *values)
+        if not rows:
+            raise SqlError(f"the source database gave no row for: {sql}")
+        return rows[0]
+
+    def script(self, statements: Sequence[str]) -> None:
+        """Run statements in one transaction: all of them, or none."""
+        self.query("BEGIN")
+        try:
+            for statement in statements:
+                self.query(statement)
+        except SqlError:
+            self.query("ROLLBACK")
+            raise
+        self.query("COMMIT")
+
+    def setting(self, name: str) -> str:
+        """One of the server's settings, in its base unit; empty where this version has none of that name."""
+        rows = self.query("SELECT setting FROM pg_settings WHERE name = $1", name)
+        return (rows[0][0] or "") if rows else ""
+
+    @property
+    def server_version(self) -> int:
+        """Such as 160004."""
+        return self._connection.server_version
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.finish()
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "surrogateescape")
+
+
+def timeline_ends(url: str, application: str, timeline: int) -> dict[int, str]:
+    """Where each timeline before `timeline` ended, as LSN text."""
+    connection = connect(url, application, replication=True)
+    try:
+        result = connection.exec_(f"TIMELINE_HISTORY {timeline}".encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise failed(connection, result)
+        lines = [line.split() for line in (_text(result.get_value(0, 1)) or "").splitlines()]
+    finally:
+        connection.finish()
+    return {int(fields[0]): fields[1] for fields in lines if len(fields) > 1 and fields[0].isdecimal()}
+
+
+class Stream:
+    """A running START_REPLICATION."""
+
+    def __init__(
+        self, url: str, application: str, slot: str, publication: str, start: int, *, messages: bool = False
+    ) -> None:
+        """Stream the slot's changes that committed at or behind the LSN `start`. Raises AwayError or SqlError.
+
+        `messages`: with those of pg_logical_emit_message, from server version 14 on.
+        """
+        self._connection = connect(url, application, replication=True)
+        self._skips = False
+        self._connection.notice_handler = self._noticed
+        names = quoted(publication).replace("'", "''")
+        more = ", messages 'true'" if messages else ""
+        begin = (
+            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {start >> 32:X}/{start & 0xFFFFFFFF:X} "
+            f"(proto_version '1', publication_names '{names}'{more})"
+        )
+        try:
+            result = self._connection.exec_(begin.encode())
+            if result.status != pq.ExecStatus.COPY_BOTH:
+                raise failed(self._connection, result)
+        except BaseException:
+            self._connection.finish()
+            raise
+        self.place = 0, 0
+        """(LSN, server's time in us) of the last message; (0, 0) before there was one."""
+        self.is_idle = False
+        """That was a keepalive: nothing before its place is still to come, unless a transaction is open."""
+        self.asked = False
+        """The server wants a status message soon; taken back by `status`."""
+        self.local = self._connection.host[:1] in (b"/", b"@")
+        """Whether it is a unix socket."""
+
+    def fileno(self) -> int:
+        """The socket."""
+        return self._connection.socket
+
+    def _noticed(self, notice: PGresult) -> None:
+        """From version 18 on a missing publication is only warned of, and its changes are left out."""
+        self._skips = self._skips or notice.error_field(pq.DiagnosticField.SQLSTATE) == _SKIPPED
+
+    def gulp(self, decode: Callable[[bytes, int], None], most: int) -> int:
+        """Hand over the messages that are here, up to about `most` bytes. Returns their bytes; raises AwayError."""
+        get: Callable[[int], tuple[int, Any]] = self._connection.get_copy_data
+        data, size, last = b"", 0, _BUFFER
+        try:
+            while last >= _BUFFER and size < most:
+                # One read of the socket into libpq's buffer, and all whole messages that are in it then.
+                self._connection.consume_input()
+                last = -size
+                while (got := get(1))[0] > 0 and not self._skips:
+                    # psycopg's C library gives bytes, its Python one a memoryview.
+                    data = got[1] if type(got[1]) is bytes else bytes(got[1])
+                    size += len(data)
+                    if data[0] == _XLOG:
+                        decode(data, _HEADER)
+                    elif data[0] == _KEEPALIVE:
+                        self.asked = self.asked or _KEEPALIVE_BODY.unpack(data)[2] > 0
+                    else:
+                        raise PgoutputError(f"replication: expected a message w or k, found {data[:40]!r}")
+                if self._skips or got[0] < 0:
+                    raise self._ended()
+                last += size
+            if data:
+                self.is_idle = data[0] == _KEEPALIVE
+                place, time_us = (_KEEPALIVE_HEAD if self.is_idle else _XLOG_HEAD).unpack_from(data)
+                self.place = place, time_us + EPOCH_US
+        except OperationalError as error:
+            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+        except struct.error as error:
+            raise PgoutputError(f"replication: message {data[:40]!r} is cut off") from error
+        return size
+
+    def _ended(self) -> OperatorError | AwayError:
+        """Why no message follows. What was left out is said before whatever follows it."""
+        if self._skips:
+            return NoPublicationError("the server warns that it leaves out changes of a missing publication")
+        error = failed(self._connection, self._connection.get_result())
+        missing = isinstance(error, SqlError) and error.state == _NO_PUBLICATION
+        return NoPublicationError(error.message) if missing else error
+
+    def status(self, durable: int) -> None:
+        """Tell the server that everything before the LSN `durable` is safe here: it may forget it."""
+        self.asked = False
+        now = time.time_ns() // 1000 - EPOCH_US
+        try:
+            self._connection.put_copy_data(_STATUS.pack(b"r", durable, durable, durable, now, 0))
+            self._connection.flush()
+        except OperationalError as error:
+            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+
+    def close(self) -> None:
+        """End in order, so that the server frees the slot at once; never raises."""
+        try:
+            self._connection.put_copy_end()
+            self._connection.flush()
+            self._await_end(time.monotonic() + CLOSE_SECONDS)
+        except OperationalError:
+            pass  # it is gone already
+        self._connection.finish()
+
+    def _await_end(self, deadline: float) -> None:
+        """Read on until the server has ended the stream too: it holds the slot until then."""
+        while (left := deadline - time.monotonic()) > 0:
+            n, _ = self._connection.get_copy_data(1)
+            if n < 0:
+                return
+            if n == 0:
+                poller = select.poll()
+                poller.register(self.fileno(), select.POLLIN)
+                poller.poll(int(left * 1000) + 1)
+                self._connection.consume_input()
+
+    def __repr__(self) -> str:
+        return f"<Stream at {lsn_text(self.place[0])}>"

@@ -1,0 +1,1 @@
+"""An SQLite file as a source."""

@@ -1,0 +1,1 @@
+"""The private authority and the certificates of homes, as files."""

@@ -1,0 +1,1 @@
+"""The prompt for a person at a terminal."""

@@ -1,0 +1,1 @@
+"""The table of commands, and the parser that reads it."""

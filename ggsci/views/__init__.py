@@ -1,0 +1,1 @@
+"""Layouts of what commands print: facts in, lines out."""

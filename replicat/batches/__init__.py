@@ -1,0 +1,1 @@
+"""From the trail to batches and Spark jobs."""

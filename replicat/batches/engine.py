@@ -1,0 +1,345 @@
+"""Where tasks are decoded: a Spark context that lives as long as the process.
+
+Rule: one Spark job a batch, however many tables it touches, and nothing of it counts but what the job returns.
+Spark's JVM reads our pipe: it ends when this process does, however that ends, and its Python workers end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from replicat.maps.expressions.compiling import Sql
+from replicat.model.loading import LoadAgainError
+from replicat.model.plan import Plans
+from replicat.model.programs import programs_of
+from replicat.params import DEFAULT_MASTER, DEFAULT_SPARK_MEGABYTES
+from replicat.work.decode import Evaluated, Task, run_partition
+from replicat.work.evaluate import EvaluatedRows, EvaluationError, MappedJobs, warm
+from replicat.work.net.part import Part, Unmapped
+from replicat.work.sparkparser import SparkSql
+from trails.errors import AnewError, GateError, OperatorError
+from trails.fs import Fs
+from trails.runtime.masking import mask
+
+# At the same time; the next ones wait. One alone leaves cores idle at its begin and end.
+JOBS = 2
+# Each job's result comes through a socket file that the JVM would remember for ever.
+FORGET_JOBS = 1000
+JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.append = true
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+class Engine(Protocol):
+    """Runs jobs, some at the same time, begun in the order in which they were submitted."""
+
+    @property
+    def sql(self) -> Sql | None:
+        """Spark's parser and analyser; None where expressions can't be evaluated."""
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
+        """Start a job; its result has a part for each task, in their order.
+
+        Where an expression fails on some row, nobody knows yet which, each of them is an Unmapped; where a task has a
+        change of which no row can be made, its own is.
+        """
+
+    def run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> Future[list[Any]]:
+        """Start a job with a task for each item; `function` is for mapPartitions."""
+
+    def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
+        """The task's evaluations, those that fail among them: for the ladder."""
+
+    def close(self) -> None:
+        """End everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """`scratch` is a private folder that is emptied at start; `log` takes what Spark says.
+
+    `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds. `encrypted`: the trail is,
+    so what Spark writes there is too, under a key that it makes for itself. `jobs`: how many run at the same time.
+    """
+
+    name: str
+    scratch: str
+    log: str
+    master: str = DEFAULT_MASTER
+    megabytes: int = DEFAULT_SPARK_MEGABYTES
+    options: tuple[tuple[str, str], ...] = field(default=())
+    warm: bool = True
+    encrypted: bool = False
+    jobs: int = JOBS
+
+    @property
+    def local(self) -> bool:
+        """Whether workers share this machine's memory and disks."""
+        return self.master.startswith("local")
+
+
+class SparkEngine:
+    """Spark as the Engine. It runs from start() on, or from the first question or job: until then it costs nothing."""
+
+    def __init__(self, settings: SparkSettings, release: Callable[[], None] = lambda: None) -> None:
+        """`release` is called when the scratch folder is no longer used."""
+        self._settings = settings
+        self._release = release
+        _need_java()
+        _empty(settings.scratch)
+        self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
+        self._jobs = 0
+        self._mapped: MappedJobs | None = None
+        self._last: tuple[Plans | None, MappedJobs | None] = (None, None)
+        """The plans of the last job, and what evaluates their expressions, if there are any."""
+        self._pool = ThreadPoolExecutor(max_workers=settings.jobs, thread_name_prefix="spark")
+        self._starting = threading.Lock()
+        self._planning = threading.Lock()
+        self._gateway: Any = None
+        self._context: Any = None
+        self._sql: SparkSql | None = None
+        self._warmed = False
+
+    def start(self) -> None:
+        """Start Spark, and run a first job, so that the first batch finds everything warm.
+
+        Not where Spark was asked about expressions before: then it is at that already, in their own way.
+        """
+        self._up()
+        if self._settings.warm and not self._warmed:
+            self._run([])
+
+    @property
+    def sql(self) -> SparkSql:
+        return self._up()
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Part | Unmapped]]:
+        return self._pool.submit(self._run, tasks)
+
+    def run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> Future[list[Any]]:
+        return self._pool.submit(self._run_all, function, items)
+
+    def _run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> list[Any]:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        self._up()
+        self._count_job()
+        try:
+            return list(self._context.parallelize(list(items), len(items)).mapPartitions(function).collect())
+        except (Py4JError, PySparkException, OSError, EOFError) as error:
+            raise AnewError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
+
+    def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
+        return EvaluatedRows(self.sql, task, fs)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Exception):
+            self._context.cancelAllJobs()
+        self._pool.shutdown(wait=True)
+        with contextlib.suppress(Exception):
+            if self._is_all_ours:  # pyspark's own server would print to the terminal that its JVM is gone
+                self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+            else:
+                self._context.stop()
+        self._end()
+
+    @property
+    def _is_all_ours(self) -> bool:
+        """Whether Spark may end by SIGKILL: nothing of it is elsewhere, and no option has work left at its end."""
+        return self._settings.local and not self._settings.options
+
+    def _up(self) -> SparkSql:
+        """Spark runs."""
+        with self._starting:
+            if self._sql is None:
+                self._context = self._start()
+                self._sql = SparkSql(self._context, self._warm)
+            return self._sql
+
+    def _run(self, tasks: Sequence[Task]) -> list[Part | Unmapped]:
+        """One job. An empty one wakes the workers and loads our modules there."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        sql = self._sql or self._up()
+        plans, mapped = self._last
+        if tasks and tasks[0].plans is not plans:
+            mapped = self._mapped_of(sql, tasks[0].plans)
+        try:
+            results: list[Any]
+            if mapped is not None and tasks:
+                results = mapped.run(tasks)
+            else:
+                slices = max(1, len(tasks))
+                results = self._context.parallelize(list(tasks), slices).mapPartitions(run_partition).collect()
+        except EvaluationError as error:
+            return [Unmapped(*error.failure)] * len(tasks)
+        except (Py4JError, PySparkException, OSError, EOFError) as error:
+            raise AnewError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
+        self._count_job()
+        for result in results:
+            if isinstance(result, GateError | LoadAgainError):
+                raise result
+        return list(results)
+
+    def _warm(self) -> None:
+        """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
+        if self._settings.warm:
+            self._warmed = True
+            self._pool.submit(warm, self.sql, JOBS)  # if that fails, so does the first batch, and tells it
+
+    def _mapped_of(self, sql: SparkSql, plans: Plans) -> MappedJobs | None:
+        """What runs tasks of these plans if they evaluate anything. Jobs of the same plans ask once."""
+        with self._planning:
+            programs = programs_of(plans)
+            if programs and (self._mapped is None or self._mapped.programs != programs):
+                self._mapped = MappedJobs(sql, programs)
+            self._last = plans, self._mapped if programs else None
+            return self._last[1]
+
+    def _count_job(self) -> None:
+        self._jobs += 1
+        if self._jobs % FORGET_JOBS == 0:
+            self._forget_sockets()
+
+    def _forget_sockets(self) -> None:
+        """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""
+        with contextlib.suppress(Exception):  # another Java may not let us: then it grows by some 200 bytes a job
+            java = self._gateway.jvm.java
+            hook = java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
+            hook.setAccessible(True)
+            hook.get(None).clear()
+
+    def _start(self) -> Any:
+        # What Spark's Python workers need to find this very program: they are started by the JVM.
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+        os.environ["PYTHONSAFEPATH"] = "1"
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark asks the resolver for this host's name
+
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        options = spark_options(self._settings)
+        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+        at_launch = SparkConf(loadDefaults=False).setAll(on_command_line(options))
+        try:
+            streams = {"stdout": self._output, "stderr": self._output}
+            self._gateway = launch_gateway(at_launch, streams)  # type: ignore[no-untyped-call]
+            return SparkContext(gateway=self._gateway, conf=conf)
+        except Exception as error:  # Spark's own errors share no base
+            # A JVM that was killed looks like one that Java refuses to start: AUTORESTART's limit parts the two.
+            raise AnewError(
+                f"Spark does not start: {_first_line(error)}",
+                hint=f"See {self._settings.log}; check SPARKMASTER and Java",
+            ) from error
+
+    def _end(self) -> None:
+        """Close the JVM's pipe, which ends it; then be sure."""
+        if self._gateway is not None:
+            jvm = self._gateway.proc
+            with contextlib.suppress(Exception):
+                self._gateway.shutdown()
+            with contextlib.suppress(OSError):
+                jvm.stdin.close()
+            try:
+                jvm.wait(timeout=0 if self._is_all_ours else 10)
+            except subprocess.TimeoutExpired:
+                jvm.kill()
+                jvm.wait()
+        self._output.close()
+        shutil.rmtree(self._settings.scratch, ignore_errors=True)
+        self._release()
+
+
+def spark_options(settings: SparkSettings) -> dict[str, str]:
+    """Spark's settings: small jobs, quickly, on little memory. Unix sockets alone take a small job from 64 to 17 ms."""
+    log4j = os.path.join(settings.scratch, "log4j2.properties")
+    with open(log4j, "w", encoding="utf-8") as file:
+        file.write(_LOG4J.format(log=settings.log))
+    return {
+        "spark.master": settings.master,
+        "spark.app.name": settings.name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "3",  # kept even without a UI, each with its whole plan
+        "spark.sql.maxPlanStringLength": "2000",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.locality.wait": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Or every account of this host could talk to the driver's ports. The secret is made by Spark, in memory.
+        **({"spark.authenticate": "true"} if settings.local else {}),
+        # Executors elsewhere may get our package with the first task only.
+        **({"spark.python.daemon.module": "replicat.work.sparkdaemon"} if settings.local else {}),
+        **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),
+        "spark.driver.memory": f"{settings.megabytes}m",
+        "spark.driver.maxResultSize": "0",
+        "spark.local.dir": settings.scratch,
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
+        "-XX:-UsePerfData "  # a file in /tmp, which SIGKILL would leave there
+        f"-Xshare:auto -Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
+        **dict(settings.options),
+    }
+
+
+def on_command_line(options: dict[str, str]) -> list[tuple[str, str]]:
+    """What the JVM is started with. Command lines are for all to see, so secrets follow when it runs."""
+    return [(name, value) for name, value in options.items() if mask(f"{name}=x") == f"{name}=x"]
+
+
+def _empty(folder: str) -> None:
+    """Make the folder, or remove what is in it. The folder itself stays: its owner has locked it (scratch.py)."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.path.islink(folder) or os.stat(folder).st_uid != os.geteuid():
+        raise OperatorError(f"{folder} belongs to another account, or is a link", hint="Remove it, then START")
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not shutil.which(os.path.join(home, "bin", "java") if home else "java"):
+        raise OperatorError(f"no Java found{f' in JAVA_HOME {home}' if home else ''}: Spark needs it", hint=JAVA_HINT)
+
+
+def _cause(error: BaseException) -> str:
+    """What a worker died of, out of the pages that Spark writes about it: the last line of Python's own traceback."""
+    text = str(error)
+    if "Traceback (most recent call last)" in text:
+        traceback = text.rpartition("Traceback (most recent call last)")[2].splitlines()[1:]
+        for line in traceback:
+            if line.strip() and not line.startswith((" ", "\t")):
+                return line.strip()
+    return _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n", 1)[0]

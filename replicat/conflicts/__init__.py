@@ -1,1 +1,0 @@
-"""Conflict detection and resolution: COMPARECOLS and RESOLVECONFLICT."""

@@ -1,1 +1,0 @@
-"""Spark SQL in COLMAP, WHERE and FILTER: compiled at START, evaluated in the batch's own Spark job."""

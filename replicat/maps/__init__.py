@@ -1,0 +1,1 @@
+"""MAP statements: from their text to the columns and rules of a target table."""

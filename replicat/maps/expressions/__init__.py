@@ -1,0 +1,1 @@
+"""Expressions of a MAP: GoldenGate functions and Spark SQL, compiled at START."""

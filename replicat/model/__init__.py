@@ -1,0 +1,1 @@
+"""Plain values that all of Replicat speaks in: targets, plans, rows as text."""

@@ -1,1 +1,0 @@
-"""From records to what a target applies: net effects by key, and runs of rows without one."""

@@ -1,0 +1,72 @@
+"""The source databases that Replicat reads: one line for each scheme that SOURCEDB's URL may have.
+
+Rule: a kind loads its driver only when a reader is opened. A new kind is a file beside this one, and its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from replicat.reading.contract import Reader
+from trails.errors import OperatorError
+
+
+def _postgres(url: str, trail: Mapping[str, str]) -> Reader:
+    from replicat.reading.postgres import PostgresReader
+
+    return PostgresReader(url, trail)
+
+
+def _mysql(url: str, trail: Mapping[str, str]) -> Reader:
+    from replicat.reading.mysql import MysqlReader
+
+    return MysqlReader(url, trail)
+
+
+def _sqlite(url: str, _trail: Mapping[str, str]) -> Reader:
+    from replicat.reading.sqlite import SqliteReader
+
+    return SqliteReader(url)
+
+
+OPENERS: Final[dict[str, Callable[[str, Mapping[str, str]], Reader]]] = {
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+    "sqlite": _sqlite,
+}
+
+
+def open_reader(url: str, trail: Mapping[str, str] | None = None) -> Reader:
+    """A reader, connected. `trail`: what the headers of the trail say of its source: by that it must agree, and how it
+    was captured.
+    """
+    return OPENERS[check_readable(url)](url, trail or {})
+
+
+BRANCH: Final = ("timeline", "server", "epoch")
+"""What of a source's identity is another after a failover: its history may have branched off there."""
+
+
+def branch_of(trail: Mapping[str, str]) -> str:
+    """Which branch of the source's history a file of the trail is of; empty where a source can't fail over."""
+    return ", ".join(f"{name} {trail[name]}" for name in BRANCH if name in trail)
+
+
+def tells_xids(trail: Mapping[str, str]) -> bool:
+    """Whether snapshots of that source are told by numbers of transactions, as those of PostgreSQL's log are.
+
+    `trail`: what its headers say of its source.
+    """
+    return trail.get("kind") == "postgresql" and "queue" not in trail
+
+
+def check_readable(url: str) -> str:
+    """The scheme of a database that there is a reader for. Raises OperatorError for any other."""
+    scheme = url.partition("://")[0].lower()
+    if scheme not in OPENERS:
+        expected = ", ".join(f"{known}://" for known in OPENERS)
+        raise OperatorError(f"SOURCEDB: a URL of kind {scheme[:20]!r}", hint=f"Expected one of {expected}")
+    return scheme

@@ -1,1 +1,0 @@
-"""What becomes of a change that the target refuses: the ladder, REPERROR, discards, exceptions, replay."""

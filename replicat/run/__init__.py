@@ -1,0 +1,1 @@
+"""The process: Replicat itself, its checks, its heartbeats."""

@@ -1,0 +1,264 @@
+"""A connection to MySQL or MariaDB: its URL, its session, its errors as ours, and rows sent by LOAD DATA LOCAL.
+
+Rule: only this file and mysql.py know PyMySQL, and import it only when a target of this kind is used. A server that
+asks for a file gets the rows it was just told of, never a file: LOAD DATA LOCAL lets a server name any path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import pymysql
+from pymysql.connections import Connection, MySQLResult
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.converters import encoders
+
+from replicat.model.again import ShapeChangedError
+from replicat.model.target import RefusedError
+from trails.errors import AwayError, OperatorError
+from trails.runtime.secrets.serverurl import ServerUrl
+
+SCHEME = "mysql://"
+_PACKET = 256 * 1024
+
+_WHOLE = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
+_CONVERSIONS = dict(encoders) | dict.fromkeys(_WHOLE, int)  # all else is read as the server's own text
+
+SESSION = (
+    "SET NAMES utf8mb4",
+    # Strict: what does not fit is an error, never cut, rounded or zeroed. 0 in an AUTO_INCREMENT column is a 0.
+    # A source of the same kind may have zero and impossible dates; types.py lets no other source's through.
+    (
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,"
+        "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ANSI_QUOTES,PIPES_AS_CONCAT'"
+    ),
+    "SET SESSION time_zone = '+00:00'",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # Cascades don't fire: their effects are in the trail (CW-20). unique_checks stays on.
+    "SET SESSION foreign_key_checks = 0",
+    "SET SESSION unique_checks = 1",
+    "SET SESSION wait_timeout = 28800",
+    # A decimal that is rounded, or text that is cut, is told as a note, and notes are refusals here: they must be told.
+    "SET SESSION sql_notes = 1",
+    "SET SESSION max_error_count = 64",
+    # Whatever a server is set to: all rows of a query, and statements over whole tables.
+    "SET SESSION sql_select_limit = 18446744073709551615",
+    "SET SESSION sql_safe_updates = 0",
+    "SET SESSION sql_big_selects = 1",
+    "SET SESSION sql_auto_is_null = 0",
+)
+# What not every server has, or not every user may set; nothing here depends on it.
+MAYBE = (
+    "SET SESSION default_storage_engine = InnoDB",
+    "SET SESSION default_tmp_storage_engine = InnoDB",
+    "SET SESSION explicit_defaults_for_timestamp = 1",
+    "SET SESSION check_constraint_checks = 1",
+    "SET SESSION max_statement_time = 0",
+    "SET SESSION binlog_format = 'ROW'",
+)
+
+_AWAY = frozenset({
+    0, 1040, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1836, 1927, 2002,
+    2003, 2006, 2013, 2014, 2055, 3024, 1290, 1205, 1213, 1021, 1114, 1180, 1637, 3169, 4031,
+})  # fmt: skip
+"""Waiting can mend it: lost, full, read-only for now, a deadlock or a lock that was not given. The whole transaction
+is then rolled back with the connection, and the batch done again for RECONNECTSECS."""
+
+_SHAPE = frozenset({1051, 1054, 1136, 1146, 1356, 1412, 1932})
+"""The table is not what it was when it was looked at."""
+
+_SQLSTATES = {
+    1048: "23502", 1364: "23502", 1263: "23502", 1062: "23505", 1022: "23505", 1586: "23505", 1451: "23503",
+    1452: "23503", 1216: "23503", 1217: "23503", 4025: "23514", 3819: "23514", 1264: "22003", 1690: "22003",
+    1365: "22012", 1265: "22001", 1406: "22001", 1366: "22018", 1292: "22007", 1411: "22007", 1441: "22008",
+    1300: "22021", 1644: "45000", 1118: "54000", 1153: "54000", 1301: "54000", 1369: "44000", 1416: "22018",
+    1261: "22023", 1262: "22023", 1526: "22023", 4078: "22018", 3140: "22032", 3141: "22032", 3150: "22032",
+    3151: "22032", 3157: "22032",
+}  # fmt: skip
+"""Errors that refuse rows, and their SQLSTATE; those of the standard where there are such, for REPERROR."""
+
+
+_PACKET_HINT = "; raise max_allowed_packet at the server"
+_JSON_HINT = "; or it is JSON that this server reads as another number than it says: LONGTEXT takes both"
+_HINTS = {1153: _PACKET_HINT, 1301: _PACKET_HINT, 3140: _JSON_HINT, 3141: _JSON_HINT}
+
+_NO_STAGING = 1787
+"""MySQL before 8.0.13 makes no temporary table inside a transaction that has a GTID."""
+
+_STAGE = re.compile(r"`[^`]*`\.`tg_[a-z]\d+`\.")
+"""How the server names a staging table in its messages."""
+
+
+class MysqlUrl(ServerUrl):
+    """TARGETDB's: `mysql://user[:password]@host[:port]/database`, or `mysql:///database?unix_socket=path&user=u`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, url: str, side: str = "target") -> Self:
+        """Raises OperatorError. `side`: target or source; the log of a source is of all databases of a server."""
+        return cls.of(url, f"{side.upper()}DB", "mysql", 3306, needs_database=side == "target")
+
+
+class _Result(MySQLResult):  # type: ignore[misc]  # PyMySQL has no types
+    def _read_load_local_packet(self, _packet: Any) -> None:
+        """Send what load() was given, whatever file the server names."""
+        conn: Any = self.connection
+        conn.send_rows()
+        answer = conn._read_packet()  # noqa: SLF001  -- the driver's own way
+        self._read_ok_packet(answer)
+
+
+class Link(Connection):  # type: ignore[misc]  # as above
+    """The driver's connection, with rows from memory for LOAD DATA LOCAL."""
+
+    _rows: bytes | None = None
+    _result: Any
+
+    def load(self, statement: str, rows: bytes) -> tuple[int, int]:
+        """Run a LOAD DATA LOCAL with these rows as its file; (rows taken, warnings)."""
+        self._rows = rows
+        try:
+            taken = self.query(statement)
+        finally:
+            self._rows = None
+        return int(taken), int(self._result.warning_count)
+
+    def send_rows(self) -> None:
+        """For the driver's result, when the server asks for the file."""
+        rows, self._rows = self._rows, None
+        view = memoryview(rows or b"")
+        for start in range(0, len(view), _PACKET):
+            self.write_packet(bytes(view[start : start + _PACKET]))
+        self.write_packet(b"")
+        if rows is None:
+            self._force_close()
+            raise pymysql.err.OperationalError(2014, "the server asked for a file although none was offered")
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:
+        self._result = None
+        result = _Result(self)
+        if unbuffered:
+            result.init_unbuffered_query()
+        else:
+            result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return result.affected_rows
+
+
+def connect(url: str, side: str = "target") -> Link:
+    """A connection in autocommit, its session set; AwayError if there is no server, OperatorError if it refuses us.
+
+    `side`: target or source, as messages name it.
+    """
+    where = MysqlUrl.parse(url, side)
+    link = Link(
+        host=where.host, port=where.port, user=where.user, password=where.password.encode(),
+        database=where.database or None,
+        unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
+        connect_timeout=10, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
+        ssl=where.context(), ssl_disabled=where.mode == "disabled",
+    )  # fmt: skip
+    try:
+        link.connect(None if where.unix_socket else _dial(where))
+        for statement in SESSION:
+            link.query(statement)
+        for statement in MAYBE:
+            with contextlib.suppress(
+                pymysql.err.OperationalError, pymysql.err.InternalError, pymysql.err.ProgrammingError
+            ):
+                link.query(statement)
+    except pymysql.MySQLError as error:
+        with contextlib.suppress(pymysql.MySQLError):
+            link.close()
+        number, text = number_of(error), _text(error)
+        if number in _AWAY or isinstance(error, pymysql.err.InterfaceError):
+            raise AwayError(f"the {side} database can't be reached: {text}") from None
+        raise OperatorError(
+            f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB"
+        ) from None
+    return link
+
+
+def query(link: Link, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    """Run a statement; its rows as the server's text."""
+    with link.cursor() as cursor:
+        cursor.execute(statement, list(params) or None)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def _dial(where: MysqlUrl) -> socket.socket:
+    try:
+        sock = where.dial()
+    except OSError as error:
+        raise pymysql.err.OperationalError(2003, f"can't connect to {where.host}:{where.port}: {error}") from None
+    sock.settimeout(None)
+    return sock
+
+
+def number_of(error: pymysql.MySQLError) -> int:
+    """The server's (or the client library's) error number; 0 if there is none."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def _text(error: pymysql.MySQLError) -> str:
+    number, *rest = error.args or (0,)
+    return f"{' '.join(str(part) for part in rest) or 'connection closed'} ({number})"
+
+
+def refusal(number: int, text: str, table: str) -> RefusedError | None:
+    """A refusal of rows, if the number stands for one."""
+    if number not in _SQLSTATES:
+        return None
+    hint = _HINTS.get(number, "")
+    text = _STAGE.sub("", " ".join(text.split()))
+    shown = without_values(number, text) + hint
+    return RefusedError(table, text + hint, _SQLSTATES[number], str(number), shown=shown)
+
+
+# Their quotes hold names only.
+_NAMES_ONLY = frozenset((1048, 1364, 1263, 1451, 1452, 1216, 1217, 4025, 3819, 1264, 1265, 1406, 1261, 1262, 1369))
+_SIGNAL = 1644
+_NAMED_VALUE = re.compile(r"(.*?) ?'.*'( for (?:key|column) .*)", re.DOTALL)
+
+
+def without_values(number: int, text: str) -> str:
+    """The server's message, or as much of it as holds names only."""
+    if number in _NAMES_ONLY:
+        return text
+    if number == _SIGNAL:
+        return f"a trigger refuses it ({number})"  # its text can be anything
+    found = _NAMED_VALUE.fullmatch(text)
+    return f"{found[1]}{found[2]}" if found else re.split(r"['\"]", text, maxsplit=1)[0].rstrip(" :")
+
+
+@contextlib.contextmanager
+def mapped(link: Link | None, table: str = "target", side: str = "target") -> Iterator[None]:
+    """PyMySQL's errors as ours, by who must act."""
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        raise as_ours(error, link, table, side) from error
+
+
+def as_ours(error: pymysql.MySQLError, link: Link | None, table: str = "target", side: str = "target") -> Exception:
+    """One error of the driver as ours."""
+    number, text = number_of(error), _text(error)
+    refused = refusal(number, str(error.args[1]) if len(error.args) > 1 else text, table)
+    if refused is not None and not (number == 1153 and (link is None or not link.open)):
+        return refused
+    if link is None or not link.open or number in _AWAY or isinstance(error, pymysql.err.InterfaceError):
+        if number == 1153:
+            text += ": a value is larger than max_allowed_packet, raise it at the server"
+        return AwayError(f"the {side} database went away: {text}")
+    if number in _SHAPE:
+        return ShapeChangedError(f"the {side} table changed: {text}")
+    told = without_values(number, str(error.args[1])) if len(error.args) > 1 else text
+    hint = "Take MySQL 8.0.13 or newer, or set enforce_gtid_consistency to OFF" if number == _NO_STAGING else ""
+    return OperatorError(f"the {side} database refused a statement: {told} ({number})", hint=hint)

@@ -1,0 +1,1 @@
+"""What all targets that speak SQL share."""

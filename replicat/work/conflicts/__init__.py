@@ -1,0 +1,1 @@
+"""Conflict detection: what is compared, and what is decided."""

@@ -1,0 +1,1 @@
+"""Net effects: many changes of a key become one."""

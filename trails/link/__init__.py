@@ -1,0 +1,1 @@
+"""The session between a pump and a Collector."""

@@ -1,0 +1,1 @@
+"""A home: its folders, and what is registered there."""

@@ -1,0 +1,1 @@
+"""A process: its loop, its start, its control socket, its checks."""

@@ -1,0 +1,89 @@
+"""A chore: what a process has in its home must stand there as long as it runs. Somebody may have deleted it.
+
+    deleted or replaced      what it would cost                              what is done, within a second
+    the group's lock         it shows as ended; a second process could start   taken anew; if another has it, ours ends
+    the process file         INFO shows STARTING for ever                    written anew
+    the registration         purging would not know of this reader           written anew, as it was at the start
+    the control socket       nobody can ask or stop it                       made anew
+
+A checkpoint file is replaced at each save, logs and reports are opened for each line, a discard file for each batch:
+they come back by themselves. Trail files: keeping.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trails.errors import GateError, LockedError
+from trails.fs import Lock
+from trails.runtime.clock import Clock
+from trails.runtime.home import registration, status
+from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
+from trails.runtime.home.status import ProcessFile
+from trails.runtime.process.control import ControlServer
+from trails.runtime.process.loop import Stop
+from trails.runtime.report.report import Log
+
+TURN_SECONDS = 1.0
+GONE = "TG-01851"
+
+
+@dataclass(slots=True)
+class Standing:
+    """Called in each turn of the main loop; works once a second. It also sets the process file's time (status.py)."""
+
+    home: Home
+    process_file: str
+    clock: Clock
+    log: Log
+    lock: Lock
+    note: Callable[[], ProcessFile]
+    """What the process file says now."""
+    registration: Registration | None
+    control: ControlServer
+    stop: Stop
+    last: float = 0.0
+
+    def __call__(self, now: float) -> None:
+        """Look if it is time."""
+        if now - self.last < TURN_SECONDS:
+            return
+        self.last = now
+        try:
+            self.hold()
+        except LockedError as error:
+            self.stop.request(forced=True, error=error)
+            return
+        self._renew("process file", self._renew_process_file)
+        self._renew("registration", self._renew_registration)
+        self._renew("control socket", self.control.renew)
+
+    def hold(self) -> None:
+        """The group is still ours: LockedError where another process has it. Asked before each save, too."""
+        self._renew("lock", self.lock.keep)
+
+    def _renew(self, what: str, renew: Callable[[], bool]) -> None:
+        try:
+            if renew():
+                self.log.warning(GONE, f"The {what} of this process was removed or replaced; it was made anew.")
+        except LockedError:
+            raise
+        except (GateError, OSError) as error:
+            self.log.warning(GONE, f"The {what} of this process is gone, and can't be made anew: {error}", alike=what)
+
+    def _renew_process_file(self) -> bool:
+        fs, note = self.home.fs, self.note()
+        found = status.read(fs, self.process_file)
+        ours = found is not None and (found.pid, found.started_us) == (note.pid, note.started_us)
+        if ours and status.turned(self.process_file, self.clock.now_us()):
+            return False
+        status.write(fs, self.process_file, note)
+        return True
+
+    def _renew_registration(self) -> bool:
+        if self.registration is None or self.home.fs.exists(self.home.registration(self.registration.name)):
+            return False
+        registration.save(self.home, self.registration)
+        return True

@@ -1,0 +1,1 @@
+"""What a process tells people: reports, the event log, statistics, metrics."""

@@ -1,0 +1,1 @@
+"""Credentials and master keys."""

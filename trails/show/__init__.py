@@ -1,0 +1,1 @@
+"""`logdump` as a prompt: one file of a trail, record by record."""
