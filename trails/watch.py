@@ -7,12 +7,17 @@ Whoever uses it polls slowly as well: events are a hint, and a full event queue 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 from trails.errors import OperatorError
+
+# What watchdog logs, of an event that came in the moment of close() or of a full event queue, says that events are
+# lost: they are hints, so that is nothing. Without a handler Python would print it to a process's standard error.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 
 class FolderWatch(FileSystemEventHandler):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -29,6 +31,24 @@ def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path):
     """Told as the operator's to mend, with the folder."""
     with pytest.raises(OperatorError, match="dirdat/sub can't be watched: No such file"):
         FolderWatch(str(tmp_path / "dirdat" / "sub"))
+
+
+_EVENT_AT_CLOSE = """
+import sys
+from trails.watch import FolderWatch
+
+watch = FolderWatch(sys.argv[1])
+(emitter,) = watch._observer.emitters
+emitter.on_thread_stop()
+emitter.queue_events(0)
+watch.close()
+"""
+
+
+def test_an_event_in_the_moment_of_close_prints_nothing(tmp_path):
+    """Who stops a Replicat while its trail grows saw a line of watchdog's on its standard error."""
+    done = subprocess.run([sys.executable, "-c", _EVENT_AT_CLOSE, tmp_path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):
