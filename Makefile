@@ -21,8 +21,8 @@ try-down: setup ## stop and remove what try made
 demo: setup ## replicate between two embedded PostgreSQL servers while processes are killed; SOURCE=mariadb: from MariaDB
 	@$(PYTHON_BIN) -m demo $(if $(SOURCE),--source $(SOURCE))
 
-test: lint ## lint and all tests
-	$(PYTEST) -n 4 --dist loadgroup --no-loadscope-reorder
+test: lint ## lint and all tests; what fails runs once more alone
+	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder --durations 20
 
 check: lint ## the quick loop: lint, the tests without databases and Spark, and which test proves what
 	$(PYTEST) -q -n 2 -m "not e2e and not spark"

@@ -24,7 +24,8 @@ from benchmarks.options import Run
 from benchmarks.ours import Ours
 from benchmarks.results import OURS, Line
 from benchmarks.workloads import MARK, TABLE
-from demo.pipeline import Options, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options
 
 ROWS = 10_000_000
 PLANTED = 500
@@ -79,7 +80,7 @@ class _Compare:
         self.ours.source.run("START MANAGER", "START EXTRACT EXT1")
         self.ours.target.run("START MANAGER")
         self.ours.source.run("START EXTRACT PMP1")
-        wait_for(lambda: bool(list(self.ours.target.home.glob("dirdat/rt*"))), 60, lambda: "no trail arrives")
+        wait_for(lambda: bool(list(self.ours.target.home.glob("dirdat/rt*"))), lambda: "no trail arrives")
         self.ours.target.run("START REPLICAT REP1")
         self.bed.source.sql(MARK, SOURCE_DB)
         self.bed.await_marker(self.ours.check_alive)

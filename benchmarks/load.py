@@ -24,7 +24,8 @@ from benchmarks.options import Run
 from benchmarks.ours import Ours
 from benchmarks.results import OURS, Line
 from benchmarks.workloads import TABLE
-from demo.pipeline import Options, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options
 
 ROWS = 10_000_000
 UPDATES_A_SECOND = 200
@@ -127,7 +128,7 @@ class _Load:
             ended = time.monotonic()
             self._note("200 updates/s", OURS, "rows/s", self.rows / seconds)
             updates.stop()
-            wait_for(lambda: self._is_equal(updates.number), 300, lambda: "the target does not become equal")
+            wait_for(lambda: self._is_equal(updates.number), lambda: "the target does not become equal")
             self._note("200 updates/s", OURS, "s from the last chunk to equal", time.monotonic() - ended)
             self.bed.compare()
 
@@ -149,7 +150,7 @@ class _Load:
         ours.source.run("START MANAGER", "START EXTRACT EXT1")
         ours.target.run("START MANAGER")
         ours.source.run("START EXTRACT PMP1")
-        wait_for(lambda: bool(list(ours.target.home.glob("dirdat/rt*"))), 60, lambda: "no trail arrives")
+        wait_for(lambda: bool(list(ours.target.home.glob("dirdat/rt*"))), lambda: "no trail arrives")
         ours.target.run("INSTANTIATE REPLICAT REP1, TABLE bench.accounts", "START REPLICAT REP1")
         most, deadline = 0.0, time.monotonic() + LONGEST
         with psycopg.connect(self.bed.target.url(TARGET_DB), autocommit=True) as conn:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.embedded import ServerError, own
-from demo.pipeline import GROUPS, Host, Options, Pipeline, PipelineError, wait_for
+from demo.patience import WaitError, wait_for
+from demo.pipeline import GROUPS, Host, Options, Pipeline, PipelineError
 from demo.screen import Line, Screen
 from demo.servers import PostgresServer
 from demo.shops import MariaShop, PostgresShop, Shop, transfers
@@ -170,7 +171,7 @@ def _kill(pipeline: Pipeline, victim: str) -> int:
         killed.extend(pid for pid in [pipeline.kill(victim)] if pid)
         return bool(killed)
 
-    wait_for(try_it, 60, lambda: f"{victim} is not there to be killed:\n{pipeline.state()}")
+    wait_for(try_it, lambda: f"{victim} is not there to be killed:\n{pipeline.state()}")
     return killed[0]
 
 
@@ -184,7 +185,7 @@ def _await_back(pipeline: Pipeline, victim: str, killed: int, line: Line) -> int
             back.append(pid)
         return bool(back)
 
-    wait_for(is_back, 60, lambda: f"{victim} does not come back:\n{pipeline.state()}")
+    wait_for(is_back, lambda: f"{victim} does not come back:\n{pipeline.state()}")
     return back[0]
 
 
@@ -195,7 +196,7 @@ def _runs(pipeline: Pipeline, victim: str) -> bool:
 def _await_passage(stage: Stage) -> None:
     """What was committed until now must arrive."""
     wanted, pipeline = stage.shop.transfers(), stage.pipeline
-    wait_for(lambda: transfers(pipeline.target_url) >= wanted, 60, lambda: f"changes don't arrive:\n{pipeline.state()}")
+    wait_for(lambda: transfers(pipeline.target_url) >= wanted, lambda: f"changes don't arrive:\n{pipeline.state()}")
 
 
 def look(stage: Stage) -> None:
@@ -223,7 +224,6 @@ def catch_up(stage: Stage, transactions: int, rows: int) -> None:
         line.update(load)
         wait_for(
             lambda: stage.shop.caught_up(pipeline.target_url),
-            90,
             lambda: f"the target does not become equal:\n{pipeline.state()}",
         )
         line.update(f"{load}: at the target after {time.monotonic() - begin:.1f} s")
@@ -319,7 +319,7 @@ def main(argv: list[str] | None = None) -> int:
     screen = Screen()
     try:
         return run(given.folder, given.rows, screen, given.source)
-    except PipelineError as error:
+    except (PipelineError, WaitError) as error:
         screen.say(f"\nFAILED: {error}")
         return 1
     except ServerError as error:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from demo.patience import PATIENCE
+
 BASE_PREFIX = "tg-"
 """Private bases are named tg-<pid of the starter>-<random>: whoever looks for leftovers can tell whose they are."""
 
@@ -188,7 +190,7 @@ class EmbeddedServer:
         """What the server says."""
         return self.base / "server.log"
 
-    def start(self, timeout: float = 60.0) -> Self:
+    def start(self, timeout: float = PATIENCE) -> Self:
         """Start and wait until connections are accepted (crash recovery included)."""
         raise NotImplementedError
 

@@ -28,7 +28,8 @@ import psycopg
 from demo.__main__ import make_servers, prepare
 from demo.embedded import ServerError
 from demo.guard import end_now
-from demo.pipeline import Options, Pipeline, PipelineError, wait_for
+from demo.patience import PATIENCE, WaitError, wait_for
+from demo.pipeline import Options, Pipeline, PipelineError
 from demo.screen import Screen
 from demo.servers import PostgresServer
 
@@ -143,14 +144,14 @@ class LoadSoak:
             for host in (self.pipeline.source, self.pipeline.target):
                 host.run("START MANAGER", check=False)
                 host.run("START ER *", check=False)
-            found = self.pipeline.wait_until_equal([SCHEMA], timeout=300)
+            found = self.pipeline.wait_until_equal([SCHEMA], timeout=PATIENCE)
             rows = sum(table.rows for table in found)
             line.update(f"{self.writer.transactions} transactions, {rows} rows in {len(found)} tables, all equal")
 
     def _round(self, round_: int, kills: int, tell: Callable[[str], None]) -> None:
         make(self.servers["source server"].url(), round_, self.writer.rows)
         self.writer.tables.update(names(round_))
-        wait_for(lambda: self._instantiated(round_), 300, lambda: f"INSTANTIATE is not taken\n{self.last}", 1.0)
+        wait_for(lambda: self._instantiated(round_), lambda: f"INSTANTIATE is not taken\n{self.last}", every=1.0)
         end = time.monotonic() + ROUND_SECONDS
         while not self._live(round_):
             if time.monotonic() > end:
@@ -166,15 +167,15 @@ class LoadSoak:
         tables = [login, *(f"INSTANTIATE REPLICAT REP1, TABLE {table}, CREATE" for table in names(round_))]
         target = self.pipeline.target
         # A row of a table that was not there yet may have come before it, and ended Replicat.
-        target.run(*tables, "START REP1", check=False, timeout=300)
+        target.run(*tables, "START REP1", check=False, timeout=PATIENCE)
         if not self._known(round_):
             target.run("STOP REP1!", check=False)
-            self.last = target.run(*tables, "START REP1", check=False, timeout=300).text
+            self.last = target.run(*tables, "START REP1", check=False, timeout=PATIENCE).text
         return self._known(round_)
 
     def _states(self) -> dict[str, str]:
         """Of each table; none while the target is away. Raises PipelineError where a load has failed."""
-        found = self.pipeline.target.run("INFO TABLES REP1 --json", check=False, timeout=300)
+        found = self.pipeline.target.run("INFO TABLES REP1 --json", check=False, timeout=PATIENCE)
         states = {one["source"]: one["state"] for one in json.loads(found.out)} if found.code == 0 else {}
         if "failed" in states.values():
             raise PipelineError(f"a table failed\n{self.pipeline.target.look('INFO TABLES REP1').text}")
@@ -270,7 +271,7 @@ def main(argv: list[str] | None = None) -> int:
     screen = Screen()
     try:
         return run(given.folder, given.kills, given.rows, given.seed, screen)
-    except PipelineError as error:
+    except (PipelineError, WaitError) as error:
         screen.say(f"\nFAILED: {error}")
         return 1
     except ServerError as error:

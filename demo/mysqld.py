@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import quote
 
 from demo.embedded import EmbeddedServer, ServerError, account, give, new_base, processes_in, template
+from demo.patience import PATIENCE
 from demo.ports import free_port
 
 _DEFAULTS: dict[str, object] = {
@@ -128,7 +129,7 @@ class Mysqld(EmbeddedServer):
                         cursor.execute(f"KILL {number}")
                 time.sleep(0.01)
 
-    def start(self, timeout: float = 60.0) -> Self:
+    def start(self, timeout: float = PATIENCE) -> Self:
         """Start and wait until connections are accepted (crash recovery included)."""
         if self.running:
             return self

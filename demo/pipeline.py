@@ -17,7 +17,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import Any, Self
 
 from demo.compare import Comparison, compare_all, digests, tables_of
 from demo.guard import Guard, end_now
+from demo.patience import PATIENCE, WaitError, wait_for
 from demo.ports import free_ports
 from ggsci.commands.session import OperatorSession
 
@@ -298,9 +298,9 @@ class Pipeline:
         pid = self.pid(process)
         return pid if pid is not None and pid in self.guard.pids() and end_now(pid) else None
 
-    def wait_running(self, timeout: float = 120.0) -> None:
+    def wait_running(self, timeout: float = PATIENCE) -> None:
         """Wait until every group and both Managers run."""
-        wait_for(self.all_run, timeout, lambda: f"not everything runs:\n{self.state()}")
+        wait_for(self.all_run, lambda: f"not everything runs:\n{self.state()}", seconds=timeout)
 
     def all_run(self) -> bool:
         """Whether every group and both Managers run."""
@@ -308,7 +308,7 @@ class Pipeline:
             one["status"] == "RUNNING" for host in (self.target, self.source) for one in host.statuses().values()
         )
 
-    def wait_status(self, host: Host, group: str, status: str, timeout: float = 60.0) -> dict[str, Any]:
+    def wait_status(self, host: Host, group: str, status: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """Wait until a group shows this status; its row of INFO ALL."""
         row: dict[str, Any] = {}
 
@@ -316,7 +316,7 @@ class Pipeline:
             row.update(host.statuses()[group])
             return bool(row["status"] == status)
 
-        wait_for(shown, timeout, lambda: f"{group} does not become {status}:\n{self.state()}")
+        wait_for(shown, lambda: f"{group} does not become {status}:\n{self.state()}", seconds=timeout)
         return row
 
     def state(self) -> str:
@@ -331,7 +331,7 @@ class Pipeline:
 
     # --- comparing ---
 
-    def wait_until_equal(self, schemas: Sequence[str], timeout: float = 120.0) -> list[Comparison]:
+    def wait_until_equal(self, schemas: Sequence[str], timeout: float = PATIENCE) -> list[Comparison]:
         """Wait until all tables are equal, then compare each row. Raises PipelineError with the differences."""
         tables = tables_of(self.source_url, schemas)
 
@@ -339,8 +339,8 @@ class Pipeline:
             return digests(self.source_url, tables) == digests(self.target_url, tables)
 
         try:
-            wait_for(equal, timeout)
-        except PipelineError:
+            wait_for(equal, seconds=timeout)
+        except WaitError:
             pass  # told below, row by row
         found = compare_all(self.source_url, self.target_url, schemas)
         if not found or not all(table.equal for table in found):
@@ -357,21 +357,3 @@ def _stop(host: Host) -> None:
 
 
 GROUPS = {"extract": "EXT1", "pump": "PMP1", "replicat": "REP1", "source manager": "MGR", "target manager": "MGR"}
-
-
-def wait_for(
-    condition: Callable[[], bool],
-    timeout: float,
-    message: Callable[[], str] = lambda: "it did not come about",
-    every: float = 0.1,
-) -> None:
-    """Ask again and again. Raises PipelineError after `timeout` seconds.
-
-    What takes long to ask is asked as seldom: who waits must not take the machine from those who are waited for.
-    """
-    deadline = (begin := time.monotonic()) + timeout
-    while not condition():
-        if (now := time.monotonic()) > deadline:
-            raise PipelineError(f"after {timeout:g} s: {message()}")
-        time.sleep(max(every, now - begin))
-        begin = time.monotonic()

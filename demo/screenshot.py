@@ -17,7 +17,8 @@ from selenium.webdriver.common.by import By
 
 from demo import workload
 from demo.browser import chromium
-from demo.pipeline import Options, Pipeline, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options, Pipeline
 from demo.ports import free_port
 from demo.servers import PostgresServer
 from demo.workload import Workload
@@ -42,7 +43,7 @@ def picture(url: str, path: Path, wanted: str, *, width: int, dark: bool) -> Non
     """Look at the page once what is wanted is there."""
     with chromium(width=width, height=900, dark=dark) as browser:
         browser.get(f"{url}?minutes=15")
-        wait_for(lambda: bool(browser.find_elements(By.CSS_SELECTOR, wanted)), 60, lambda: f"{wanted} on the page")
+        wait_for(lambda: bool(browser.find_elements(By.CSS_SELECTOR, wanted)), lambda: f"{wanted} on the page")
         time.sleep(6)  # the charts and one redrawing
         size = browser.execute_script("return document.querySelector('main').getBoundingClientRect().bottom")
         shape = {"width": width, "height": int(size) - 20, "deviceScaleFactor": 1, "mobile": False}

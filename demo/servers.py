@@ -40,6 +40,7 @@ from demo.embedded import (
     run,
     template,
 )
+from demo.patience import PATIENCE
 from demo.ports import free_port
 
 Version = int | Literal["system"]
@@ -229,13 +230,13 @@ class PostgresServer(EmbeddedServer):
         """Have the server read its settings again; they are in force for whoever connects from now on."""
         loaded = self.sql("SELECT pg_conf_load_time()")
         self._signal(signal.SIGHUP)
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE
         while self.sql("SELECT pg_conf_load_time()") == loaded:
             if time.monotonic() > deadline:
                 raise ServerError(f"the server does not read its settings again:\n{self._log_tail()}")
             time.sleep(0.01)
 
-    def start(self, timeout: float = 60.0) -> Self:
+    def start(self, timeout: float = PATIENCE) -> Self:
         """Start and wait until connections are accepted (crash recovery included)."""
         if self.running:
             return self

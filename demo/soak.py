@@ -22,6 +22,7 @@ from demo import workload
 from demo.__main__ import VICTIMS, make_servers, prepare
 from demo.embedded import ServerError
 from demo.measure import Measures
+from demo.patience import PATIENCE, WaitError
 from demo.pipeline import Options, Pipeline, PipelineError
 from demo.proxy import Proxy
 from demo.screen import Screen
@@ -106,7 +107,7 @@ class Soak:
         self.events[name] += 1
         try:
             choices[name]()
-        except PipelineError as error:
+        except (PipelineError, WaitError) as error:
             self.trouble.append(f"{name}: {error}")
 
     def _kill(self) -> None:
@@ -151,7 +152,7 @@ def play(soak: Soak, seconds: float) -> list[str]:
         for host in (pipeline.source, pipeline.target):
             host.run("START MANAGER", check=False)
             host.run("START ER *", check=False)
-        found = pipeline.wait_until_equal([SCHEMA], timeout=180)
+        found = pipeline.wait_until_equal([SCHEMA], timeout=PATIENCE)
         rows = sum(table.rows for table in found)
         line.update(f"{done} transactions, {rows} rows in {len(found)} tables, all equal; {watcher.looks} looks")
     return [*soak.trouble, *watcher.faults, *soak.measures.faults()]
@@ -202,7 +203,7 @@ def main(argv: list[str] | None = None) -> int:
     screen = Screen()
     try:
         return run(given.folder, given.minutes, given.seed, screen)
-    except PipelineError as error:
+    except (PipelineError, WaitError) as error:
         screen.say(f"\nFAILED: {error}")
         return 1
     except ServerError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from demo import workload
 from demo.__main__ import make_servers, prepare
 from demo.embedded import ServerError
+from demo.patience import WaitError
 from demo.pipeline import Options, Pipeline, PipelineError
 from demo.ports import free_port
 from demo.screen import Screen
@@ -113,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
             screen.say("Everything is stopped and removed.")
         else:
             up(given.folder, screen)
-    except (ServerError, PipelineError) as error:
+    except (ServerError, PipelineError, WaitError) as error:
         screen.say(str(error))
         return 2
     return 0

@@ -17,6 +17,8 @@ from typing import Any, Protocol, Self
 
 import psycopg
 
+from demo.patience import PATIENCE
+
 SCHEMA = "shop"
 ACCOUNTS = 200
 MONEY = ACCOUNTS * 1000
@@ -230,7 +232,7 @@ class Workload:
         """End; the number of transactions. Raises what a writer met."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         if self._errors:
             raise self._errors[0]
         return self.transactions
@@ -242,7 +244,7 @@ class Workload:
     def __exit__(self, *error: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE)
 
     def _work(self, number: int, chance: random.Random) -> None:
         while not self._stop.is_set():
@@ -333,7 +335,7 @@ class Watcher:
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
 
     def _watch(self) -> None:
         while not self._stop.is_set():

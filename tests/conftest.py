@@ -23,6 +23,7 @@ from demo.embedded import BASE_PREFIX, BASES, ServerError, processes_in
 from demo.mariadb import MariaServer
 from demo.mysql import MysqlServer
 from demo.mysqld import Mysqld
+from demo.patience import PATIENCE
 from demo.servers import PostgresServer
 from replicat.batches.scratch import sweep
 from tests.support.mysql_place import Place, made
@@ -144,7 +145,7 @@ def nothing_left_running() -> Iterator[None]:
     run = uuid.uuid4().hex
     os.environ[MARKER] = run
     yield
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (left := _leftovers(run)) and time.monotonic() < deadline:
         time.sleep(0.05)
     names = [f"{pid}: {_command(pid)}" for pid in left]
@@ -263,7 +264,7 @@ def _own_database(server: PostgresServer, prefix: str) -> Iterator[str]:
 
 def _drop_slots(server: PostgresServer, database: str) -> None:
     """A slot in use can't be dropped, and its walsender may take a moment to end."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     where = f"WHERE database = '{database}'"
     while server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
         server.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots {where} AND active")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from ggsci.table.table import GRAMMAR
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -62,6 +63,8 @@ def test_systemd_finds_no_fault(tmp_path):
         (tmp_path / path.name.replace("@", "@srv-trailgate-source")).write_text(text)
     if analyze := shutil.which("systemd-analyze"):
         units = sorted(str(path) for path in tmp_path.glob("*@srv*"))
-        done = subprocess.run([analyze, "verify", *units], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [analyze, "verify", *units], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
         said = [line for line in done.stderr.splitlines() if "trailgate" in line]
         assert (done.returncode, said) == (0, [])

@@ -21,7 +21,8 @@ import psycopg
 import pytest
 
 from demo.embedded import processes_in
-from demo.pipeline import Host, Options, Pipeline, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Host, Options, Pipeline
 from demo.servers import PostgresServer
 from demo.workload import large_transaction
 from tests.support import sparkless
@@ -84,7 +85,7 @@ def arrive(pipeline: Pipeline, host: Host, prefix: str) -> None:
     """Something to replicate, which stands in this host's trail."""
     before = _size(host, prefix)
     change(pipeline)
-    wait_for(lambda: _size(host, prefix) > before + 10_000, 60, pipeline.state)
+    wait_for(lambda: _size(host, prefix) > before + 10_000, pipeline.state)
 
 
 def _size(host: Host, prefix: str) -> int:
@@ -231,7 +232,7 @@ def _run_directly(module: str, host: Host, group: str) -> subprocess.CompletedPr
         [sys.executable, "-P", "-m", module, "--home", str(host.home), group],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env=dict(host.environment),
     )
 
@@ -267,7 +268,7 @@ def test_two_managers_for_one_home(pipeline: Pipeline) -> None:
         [sys.executable, "-P", "-m", "ggsci.manager", "--home", str(pipeline.source.home)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert told.returncode == OPERATOR
     assert "already running as process" in told.stderr
@@ -327,12 +328,12 @@ def test_all_collector_ports_in_use(running: Rig, pipeline: Pipeline) -> None:
     first, last = pipeline.collector_ports
     with ExitStack() as stack:
         stop(pipeline.source, "PMP1")
-        wait_for(lambda: pipeline.pid("collector") is None, 60, pipeline.state)
+        wait_for(lambda: pipeline.pid("collector") is None, pipeline.state)
         for port in range(first, last + 1):
             stack.enter_context(_occupy(port))
         pipeline.source.run("START PMP1")
         change(pipeline)
-        wait_for(lambda: f"{first}-{last}" in pipeline.source.report("PMP1"), 60, pipeline.state)
+        wait_for(lambda: f"{first}-{last}" in pipeline.source.report("PMP1"), pipeline.state)
     running.ends_equal()
 
 
@@ -455,7 +456,7 @@ def test_full_disk_under_collector(resting: Rig) -> None:
     else:
         _fill(target)
         change(pipeline)
-        wait_for(lambda: "space" in source.report("PMP1").lower(), 60, pipeline.state)
+        wait_for(lambda: "space" in source.report("PMP1").lower(), pipeline.state)
         _make_room(target)
     target.run("START REP1")
     if source.statuses()["PMP1"]["status"] != "RUNNING":
@@ -469,7 +470,7 @@ def test_damage_on_the_targets_host(resting: Rig) -> None:
     target = pipeline.target
     arrive(pipeline, target, "rt")
     stop(pipeline.source, "PMP1")
-    wait_for(lambda: pipeline.pid("collector") is None, 60, pipeline.state)
+    wait_for(lambda: pipeline.pid("collector") is None, pipeline.state)
     _meets_damaged_checkpoint_file(pipeline, target, "REP1", DAMAGES[1:2])
     file = _last_file(target, "rt")
     for _, damage, words in (DAMAGES[0], DAMAGES[3]):
@@ -509,7 +510,7 @@ def test_read_only_home(running: Rig, pipeline: Pipeline) -> None:
     if not running.own_disks:
         pytest.skip("only who may mount can make a home read-only for root; others can't be root")
     pipeline.source.run("STOP ER *", "STOP MANAGER!")
-    wait_for(lambda: not processes_in(pipeline.source.home), 60, pipeline.state)
+    wait_for(lambda: not processes_in(pipeline.source.home), pipeline.state)
     change(pipeline)
     remount(pipeline.source.home, "ro")
     try:

@@ -18,7 +18,8 @@ import pytest
 
 from demo import mariashop
 from demo.mysqld import Mysqld
-from demo.pipeline import Options, Pipeline, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
 from demo.workload import Watcher
 from replicat.batches.scratch import sweep
@@ -48,7 +49,7 @@ def _pipeline(source: Mysqld, target: str, homes: Path) -> Iterator[Pipeline]:
 def _kill(pipeline: Pipeline, victim: str, dice: random.Random) -> None:
     """At any moment, its start included; checkpoint files are deleted now and then."""
     time.sleep(dice.random() * 0.7)
-    wait_for(lambda: pipeline.kill(victim) is not None, 120, pipeline.state)
+    wait_for(lambda: pipeline.kill(victim) is not None, pipeline.state)
     if victim.endswith("manager"):
         pipeline.host_of(victim).run("START MANAGER")
     if dice.random() < 0.3:
@@ -70,7 +71,7 @@ def test_CA_01_OT_05_killed_at_random_times_from_mariadb_to_postgresql(
             Watcher(target_db) as watcher,
             mariashop.MariaWorkload(source, rate=40) as load,
         ):
-            wait_for(lambda: bool(watcher.last and watcher.last.transfers), 120, pipeline.state)
+            wait_for(lambda: bool(watcher.last and watcher.last.transfers), pipeline.state)
             large = threading.Thread(target=mariashop.large_transaction, args=(source, ROWS))
             large.start()
             for number in range(KILLS):
@@ -91,4 +92,4 @@ def ends_equal(pipeline: Pipeline, source: Mysqld, target: str) -> None:
         assert sum(rows for rows, _, _ in found.values()) > ROWS // 2
         return {name: sides for name, (_, *sides) in found.items() if any(sides)}
 
-    wait_for(lambda: not differences(), 180, lambda: f"{differences()}\n{pipeline.state()}", every=0.5)
+    wait_for(lambda: not differences(), lambda: f"{differences()}\n{pipeline.state()}", every=0.5)

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.batches.engine import SparkEngine
 from replicat.batches.scratch import stems_of
 from replicat.run import checking
@@ -81,7 +82,7 @@ class Group:
         """The process, to its end."""
         return subprocess.run(
             [sys.executable, "-P", "-m", "replicat", "--home", self.home.root, "REP1"],
-            env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
 
     def sql(self, statement: str) -> list[tuple[object, ...]]:

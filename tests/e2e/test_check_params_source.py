@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from ggsci import checkprm
 from tests.support.capturing import Capture
 from tests.support.homes import bad, good, make_home
@@ -79,7 +80,7 @@ def test_checkparams_stops_before_anything_is_captured(home: tuple[Home, Capture
     ):
         write(where, "ext1", extract(source_db, f"TABLE {tables};", "CHECKPARAMS"))
         command = [sys.executable, "-P", "-m", "extract", "--home", where.root, "EXT1"]
-        assert subprocess.run(command, stderr=subprocess.PIPE, timeout=100).returncode == code
+        assert subprocess.run(command, stderr=subprocess.PIPE, timeout=PATIENCE).returncode == code
         assert words in Path(where.report("EXT1")).read_text()
     assert list(Path(where.folder("dirdat")).iterdir()) == []
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from tests.support.capturing import Capture, Change, step_until
 from tests.support.homes import make_home
-from tests.support.link import LinkBench, Source, wait_until
+from tests.support.link import LinkBench, Source
 from trails.errors import OperatorError
 from trails.record import Op
 from trails.runtime.home import registration
@@ -255,20 +256,20 @@ def test_the_process_itself(source_db: str, tmp_path: Path, monkeypatch: pytest.
         command = [sys.executable, "-P", "-m", "extract", "--home", home.root, "EXT1"]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
-    _, said = run("TABLE public.t, COLS (secret);\n").communicate(timeout=60)
+    _, said = run("TABLE public.t, COLS (secret);\n").communicate(timeout=PATIENCE)
     assert "ext1.prm:4: TABLE public.t: COLS leaves out key column id" in said
     facts = ("GGENVIRONMENT', 'GROUPNAME", "GGENVIRONMENT', 'PROCESSID", "OSVARIABLE', 'SHOP", "OSVARIABLE', 'NO_SUCH")
     tokens = ", ".join(f"t{n} = @GETENV ('{fact}')" for n, fact in enumerate(facts))
     process = run(f"TABLE public.t, COLSEXCEPT (secret),\n  TOKENS ({tokens});\n")
     try:
         capture.sql("INSERT INTO t VALUES (1, 'pin')")
-        wait_until(
+        wait_for(
             lambda: process.poll() is not None or ((capture.folder / "lt000000000").exists() and capture.changes())
         )
         assert process.poll() is None, process.communicate()[1]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     row = {"id": "1", "T0": "EXT1", "T1": str(process.pid), "T2": "Porto", "T3": None}
     assert flat(capture.changes()) == [(Op.INSERT, row, None)]

@@ -15,7 +15,7 @@ import pytest
 from demo.__main__ import VICTIMS
 from demo.embedded import processes_in
 from demo.guard import end_now
-from demo.pipeline import wait_for
+from demo.patience import PATIENCE, wait_for
 from demo.servers import PostgresServer
 from tests.support.pipelines import folder
 
@@ -45,7 +45,7 @@ def stage() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def played(stage: Path) -> str:
     """What that demo said."""
-    done = subprocess.run(_demo(stage, 5_000), cwd=ROOT, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(_demo(stage, 5_000), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not _running(stage)
     return done.stdout
@@ -85,9 +85,9 @@ def test_demo_can_be_gone_on_with_by_hand(stage: Path, played: str) -> None:
     for command in commands:
         if "STOP" in command and "REP1" not in command:
             _await_note(stage)
-        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    wait_for(lambda: not _running(stage), 60, lambda: "\n".join(_running(stage)))
+    wait_for(lambda: not _running(stage), lambda: "\n".join(_running(stage)))
 
 
 def _await_note(stage: Path) -> None:
@@ -97,7 +97,7 @@ def _await_note(stage: Path) -> None:
     def arrived() -> bool:
         return target.sql("SELECT note FROM shop.accounts WHERE id = 1") == [("by hand",)]
 
-    wait_for(arrived, 60)
+    wait_for(arrived)
 
 
 def test_killed_demo_leaves_nothing_running() -> None:
@@ -115,11 +115,11 @@ def _killed(stage: Path) -> None:
         return all(any(word in line for line in lines) for word in KINDS)
 
     try:
-        wait_for(complete, 120, lambda: "\n".join(_running(stage)))
+        wait_for(complete, lambda: "\n".join(_running(stage)))
     finally:
         end_now(demo.pid)
         demo.wait()
-    wait_for(lambda: not _running(stage), 60, lambda: "\n".join(_running(stage)))
+    wait_for(lambda: not _running(stage), lambda: "\n".join(_running(stage)))
 
 
 def test_a_pipeline_to_look_at_stays_until_it_is_taken_down() -> None:
@@ -127,22 +127,22 @@ def test_a_pipeline_to_look_at_stays_until_it_is_taken_down() -> None:
     with staged() as stage:
         command = [sys.executable, "-m", "demo.trying", "--folder", str(stage)]
         try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0, done.stdout + done.stderr
             (page,) = re.findall(r"http://127\.0\.0\.1:\d+/\?token=\S+", done.stdout)
-            with urllib.request.urlopen(page, timeout=30) as answer:
+            with urllib.request.urlopen(page, timeout=PATIENCE) as answer:
                 assert answer.status == 200
             assert any("-m replicat" in line for line in _running(stage))
         finally:
-            subprocess.run([*command, "--down"], cwd=ROOT, check=True, capture_output=True, timeout=100)
-        wait_for(lambda: not _running(stage), 60, lambda: "\n".join(_running(stage)))
+            subprocess.run([*command, "--down"], cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
+        wait_for(lambda: not _running(stage), lambda: "\n".join(_running(stage)))
         assert not stage.exists()
 
 
 def test_demo_refuses_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
     """A folder with anything else in it is left alone."""
     (tmp_path / "letter").write_text("dear")
-    done = subprocess.run(_demo(tmp_path, 1), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(_demo(tmp_path, 1), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert "name another with --folder" in done.stdout
     assert (tmp_path / "letter").read_text() == "dear"

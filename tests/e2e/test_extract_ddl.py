@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from demo.patience import wait_for
 from demo.servers import PostgresServer
 from extract.sources.postgres import ddl as pgddl
 from tests.support.capturing import Capture, ask, step_until
 from tests.support.ddl_capturing import capture_with_trigger, ddls, shown, told
-from tests.support.homes import wait_for
 from tests.support.trail_script import payload_of
 from trails.codec import decode_data
 from trails.ddl import DDL_FILLED, DDL_ROWS, DDL_USING, TableShape
@@ -330,7 +330,7 @@ def test_a_schema_is_renamed_while_its_table_changes(capture: Capture) -> None:
             with psycopg.connect(capture.url) as one, ThreadPoolExecutor(1) as pool:
                 one.execute(f"ALTER {first}".encode())
                 other = pool.submit(capture.sql, f"ALTER {second}")
-                wait_for(lambda: capture.sql(waits), what="a session that waits")
+                wait_for(lambda: capture.sql(waits), told="a session that waits")
                 one.commit()
                 other.result()
         with psycopg.connect(capture.url) as one:

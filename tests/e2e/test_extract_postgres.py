@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from demo.patience import PATIENCE
 from demo.servers import PostgresServer
 from extract import longtrans
 from extract.admin import answer
@@ -417,7 +418,7 @@ def test_the_process_is_told_what_is_wrong_with_its_group(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "extract", "--home", str(tmp_path), "EXT1"],
-        capture_output=True, text=True, env=environment, timeout=60,
+        capture_output=True, text=True, env=environment, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 2
     assert "CREATE SUBDIRS" in done.stderr

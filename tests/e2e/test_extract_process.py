@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from tests.support.capturing import Capture
-from tests.support.link import wait_until
 from trails.checkpoint import load
 from trails.fs import RealFs
 from trails.plan import Planner
@@ -57,9 +57,9 @@ def start(capture: Capture) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def wait_for(capture: Capture, rows: int, process: subprocess.Popen[str]) -> None:
+def until_captured(capture: Capture, rows: int, process: subprocess.Popen[str]) -> None:
     """Until the trail holds that many changes, by its block headers."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     planner, found = Planner(BlockReader(RealFs(), capture.settings.trail)), 0
     while found < rows:
         if (unit := planner.next()) is not None:
@@ -85,12 +85,12 @@ def test_GG_08_killed_again_and_again_while_it_captures(capture: Capture) -> Non
         process.kill()
         process.wait()
     process = start(capture)
-    wait_for(capture, written + 8 * 20_000, process)  # which those before it may have captured already
+    until_captured(capture, written + 8 * 20_000, process)  # which those before it may have captured already
     home = Home(str(capture.folder.parent))
     group = registration.load(home, "EXT1")
-    wait_until(lambda: status_of(home, group).status is Status.RUNNING)
+    wait_for(lambda: status_of(home, group).status is Status.RUNNING)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0, process.communicate()[1]
+    assert process.wait(PATIENCE) == 0, process.communicate()[1]
     found = capture.changes()
     assert [c.after["v"] for t in found for c in t if c.after and c.table.name == "t"] == [
         str(n) for n in range(written)
@@ -115,18 +115,18 @@ def test_GG_17_what_was_open_at_a_kill_is_read_again_whole(capture: Capture) -> 
     with psycopg.connect(capture.url) as holder:
         holder.execute("INSERT INTO big SELECT n, 'early' FROM generate_series(1, 1000) n")
         capture.sql("INSERT INTO t VALUES ('before')")
-        wait_for(capture, 1, process)
-        wait_until(is_known, what="Recovery before Current")
+        until_captured(capture, 1, process)
+        wait_for(is_known, told="Recovery before Current")
         process.kill()
         process.wait()
         process = start(capture)
         capture.sql("INSERT INTO t VALUES ('after')")
-        wait_for(capture, 2, process)
+        until_captured(capture, 2, process)
         holder.execute("INSERT INTO big SELECT n, 'late' FROM generate_series(1001, 1010) n")
         holder.commit()
-    wait_for(capture, 2 + 1010, process)
+    until_captured(capture, 2 + 1010, process)
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     before, after, whole = capture.changes()
     assert [(c.after or {})["v"] for c in (*before, *after)] == ["before", "after"]
     assert [(c.after or {})["id"] for c in whole] == [str(n) for n in range(1, 1011)]
@@ -137,9 +137,9 @@ def test_a_lost_checkpoint_file_costs_nothing(capture: Capture) -> None:
     for n in range(2):
         process = start(capture)
         capture.sql(f"INSERT INTO t VALUES ('{n}')")
-        wait_for(capture, n + 1, process)
+        until_captured(capture, n + 1, process)
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
         (capture.folder.parent / "dirchk" / "EXT1.cpe").unlink()
     report = (capture.folder.parent / "dirrpt" / "EXT1.rpt").read_text()
     order = [
@@ -156,21 +156,21 @@ def test_a_trail_file_deleted_under_it_is_noticed_before_anything_is_acknowledge
     """I2: `rm` of the current file. The process ends and names it; the source keeps what came after; START goes on."""
     process = start(capture)
     capture.sql("INSERT INTO t VALUES ('0')")
-    wait_for(capture, 1, process)
+    until_captured(capture, 1, process)
     (capture.folder / "lt000000000").unlink()
     capture.sql("INSERT INTO t VALUES ('1')")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "lt000000000 was removed while it was written" in said
     process = start(capture)
     capture.sql("INSERT INTO t VALUES ('2')")
-    wait_for(capture, 3, process)
+    until_captured(capture, 3, process)
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert [c.after for t in capture.changes() for c in t] == [{"v": "0"}, {"v": "1"}, {"v": "2"}]
     for file in capture.folder.glob("lt*"):
         file.unlink()
-    _, said = start(capture).communicate(timeout=60)
+    _, said = start(capture).communicate(timeout=PATIENCE)
     assert "lt000000001 were deleted, and the source no longer has what they held" in said
     assert not list(capture.folder.glob("lt*"))
 
@@ -179,7 +179,7 @@ def test_what_an_operator_must_mend_ends_it_with_code_2(capture: Capture) -> Non
     """One line on stderr and in the report; no file of the trail was made; a password is never shown."""
     parameters(capture, capture.url.replace("postgres@", "nobody_here:secret@"))
     process = start(capture)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "refused the connection" in said
     assert "nobody_here" in said
@@ -192,6 +192,6 @@ def test_a_database_that_is_away_ends_it_with_code_3(capture: Capture) -> None:
     """The Manager starts it again."""
     parameters(capture, "postgresql://postgres@127.0.0.1:1/x")
     process = start(capture)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     assert "can't be reached" in said

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from demo.ports import free_port
 from ggsci.commands.session import OperatorSession
-from tests.support.homes import as_json, end_all, good, make_home, status, wait_for, write
+from tests.support.homes import as_json, end_all, good, make_home, status, write
 from tests.support.link import Source, records_of
 from trails import checkpoint
 from trails.fs import RealFs
@@ -104,15 +105,15 @@ def test_a_full_disk_unlocks_itself(chain: tuple[Home, Home, Home], small: Path)
     for home in chain:
         good(home, "START MGR")
     good(here, "START EXTRACT pmp1")
-    wait_for(lambda: "ended before the disk is full" in log(middle), what="the Collector to end")
-    wait_for(lambda: not as_json(middle, "SEND MGR GETPORTINFO")["collectors"], what="its end")
+    wait_for(lambda: "ended before the disk is full" in log(middle), told="the Collector to end")
+    wait_for(lambda: not as_json(middle, "SEND MGR GETPORTINFO")["collectors"], told="its end")
     floor = (MEGABYTES << 20) // 10
     assert floor // 2 < os.statvfs(small).f_bavail * os.statvfs(small).f_frsize < floor
     fill(small)
     good(middle, "START EXTRACT pmp2")
     expected = records_of(RealFs(), trail)
     changes = end_of(here, "lt")
-    wait_for(lambda: end_of(there, "rt") >= changes, 60, f"all to pass\n{log(middle)[-2000:]}")
+    wait_for(lambda: end_of(there, "rt") >= changes, f"all to pass\n{log(middle)[-2000:]}")
     assert records_of(RealFs(), TrailName.parse("./dirdat/rt", there.root)) == expected
     assert str(status(middle, "PMP2").status) == "RUNNING"
     assert (small / "filler").exists()
@@ -144,7 +145,7 @@ def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path
         env={**os.environ, "PYTHONPATH": str(REPO)},
     ) as replicat:
         try:
-            wait_for(lambda: needed(home, "rep1") == newest or replicat.poll() is not None, 60, "the trail to be read")
+            wait_for(lambda: needed(home, "rep1") == newest or replicat.poll() is not None, "the trail to be read")
             assert replicat.poll() is None, replicat.stderr.read()
             assert os.statvfs(small).f_bavail == 0
             assert str(status(home, "REP1").status) in ("STARTING", "RUNNING")

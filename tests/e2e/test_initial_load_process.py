@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from demo.guard import Guard
-from demo.pipeline import Host, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Host
 from demo.ports import free_ports
 from tests.support.pipelines import folder
 
@@ -85,19 +86,19 @@ def test_tables_are_instantiated_loaded_and_live_while_rows_are_written(host: Ho
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        host.run("START REPLICAT rep1", timeout=120)
-        wait_for(lambda: set(states(host).values()) == {"live"}, 120, lambda: host.look("INFO TABLES rep1").out, 1.0)
+        host.run("START REPLICAT rep1", timeout=PATIENCE)
+        wait_for(lambda: set(states(host).values()) == {"live"}, lambda: host.look("INFO TABLES rep1").out, every=1.0)
         sql(source_db, "CREATE TABLE late (id int PRIMARY KEY, v text)")
         assert "by the Replicat that runs" in host.run("ADD TABLE public.late, REPLICAT rep1, CREATE").out
         sql(source_db, "INSERT INTO late VALUES (1, 'a'), (2, 'b')", "UPDATE late SET v = 'c' WHERE id = 2")
-        wait_for(lambda: states(host)["late"] == "live", 120, lambda: host.look("INFO TABLES rep1").out, 1.0)
+        wait_for(lambda: states(host)["late"] == "live", lambda: host.look("INFO TABLES rep1").out, every=1.0)
         sql(target_db, "INSERT INTO part VALUES (77, 1)")
         told = host.run("RELOAD TABLE public.part, REPLICAT rep1!").out
         assert "public.part to public.part: emptied" in told and "was live" in told
     finally:
         done.set()
         writer.join()
-    host.run("WAIT EXTRACT ext1, SECONDS 60", "WAIT REPLICAT rep1, SECONDS 60", timeout=150)
+    host.run("WAIT EXTRACT ext1, SECONDS 200", "WAIT REPLICAT rep1, SECONDS 200", timeout=PATIENCE)
     for table in ("item", "part", "late"):
         rows = f"SELECT t::text FROM {table} t ORDER BY 1"
         assert sql(target_db, rows) == sql(source_db, rows), table
@@ -112,17 +113,17 @@ def one_is_paused(host: Host, source_db: str, target_db: str) -> None:
     assert "public.late to public.late is paused" in host.run("PAUSE TABLE public.late, REPLICAT rep1").out
     sql(source_db, "UPDATE late SET v = 'd'", "UPDATE item SET name = 'behind' WHERE id = 1")
     behind = "SELECT name FROM item WHERE id = 1"
-    wait_for(lambda: sql(target_db, behind) == [("behind",)], 60, lambda: host.look("INFO TABLES rep1").out, 0.2)
+    wait_for(lambda: sql(target_db, behind) == [("behind",)], lambda: host.look("INFO TABLES rep1").out, every=0.2)
     assert sql(target_db, "SELECT v FROM late ORDER BY id") == [("a",), ("c",)]
-    assert "is left out, as it is paused" in host.look("WAIT REPLICAT rep1, SECONDS 60").err
-    host.run("STOP REPLICAT rep1", timeout=60)
+    assert "is left out, as it is paused" in host.look("WAIT REPLICAT rep1, SECONDS 200").err
+    host.run("STOP REPLICAT rep1", timeout=PATIENCE)
     assert "public.late is paused" in host.look("INFO ALL").out and states(host)["late"] == "paused"
     assert "once you START" in host.run("RESUME TABLE public.late, REPLICAT rep1").out
     assert states(host)["late"] == "resuming"
     host.run("PAUSE TABLE public.late, REPLICAT rep1, MAXKEEPDAYS 2", "PAUSE TABLE public.part, REPLICAT rep1")
     assert "are kept for another 47:" in host.look("INFO TABLES rep1").out
     host.run("RESUME TABLE public.part, REPLICAT rep1, SKIP !", "RESUME TABLE public.late, REPLICAT rep1")
-    host.run("START REPLICAT rep1", timeout=120)
-    host.run("WAIT REPLICAT rep1, SECONDS 60", timeout=90)
+    host.run("START REPLICAT rep1", timeout=PATIENCE)
+    host.run("WAIT REPLICAT rep1, SECONDS 200", timeout=PATIENCE)
     assert sql(target_db, "SELECT v FROM late ORDER BY id") == [("d",), ("d",)]
     assert set(states(host).values()) == {"live"}

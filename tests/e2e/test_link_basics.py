@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from demo.patience import wait_for
 from tests.support.ddl_trail import SCRIPT, read_ddl_trail, write_ddl_trail
 from tests.support.homes import good
-from tests.support.link import LinkBench, Source, wait_until
+from tests.support.link import LinkBench, Source
 from trails.ddl import DdlChange
 from trails.reader import last_header
 
@@ -103,7 +104,7 @@ def test_the_clocks_are_compared_as_long_as_the_link_is_up(bench):
         ages.append(found["age_us"])
         return sum(later < earlier for earlier, later in pairwise(ages))
 
-    wait_until(lambda: answers() > 3)
+    wait_for(lambda: answers() > 3)
     extra = bench.ask("METRICS")["extra"]
     assert abs(extra["clock_offset_us"]) <= extra["clock_error_us"] + 1
 
@@ -132,7 +133,7 @@ def test_rollover_begins_a_new_remote_file_and_loses_nothing(bench):
     before = bench.ask("STATUS")["write"][0]["seqno"]
     source.mixed(30)
     assert bench.ask("ROLLOVER")["ok"]
-    wait_until(lambda: bench.ask("STATUS")["write"][0]["seqno"] > before)
+    wait_for(lambda: bench.ask("STATUS")["write"][0]["seqno"] > before)
     bench.drain()
     assert bench.ask("GETTCPSTATS")["sessions"] == 2
     assert bench.assert_equal() > 60

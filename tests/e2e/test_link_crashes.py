@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.proxy import Proxy
-from pump.link import ANSWER_SECONDS
-from tests.support.link import STOP_SECONDS, LinkBench, Source, wait_until
+from tests.support.link import LinkBench, Source
 from trails.reader import BlockReader, last_header
 
 pytestmark = pytest.mark.e2e
@@ -146,7 +146,7 @@ def test_CW_23_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, 
     source.mixed(20)
     bench.start()
     bench.drain()
-    assert old.wait(60) is not None
+    assert old.wait(PATIENCE) is not None
     frozen.kill()
     frozen.wait()
     assert bench.assert_equal() > 30
@@ -178,10 +178,10 @@ def test_CW_24_while_a_stopped_collector_is_not_ended_no_other_takes_its_trail(b
     old = bench.manager.collector
     os.kill(old.pid, signal.SIGSTOP)
     source.mixed(20)
-    wait_until(lambda: "held by process" in bench.log())
+    wait_for(lambda: "held by process" in bench.log())
     os.kill(old.pid, signal.SIGCONT)
     bench.drain()
-    assert old.wait(60) == 0
+    assert old.wait(PATIENCE) == 0
     assert bench.assert_equal() > 30
 
 
@@ -196,7 +196,7 @@ def test_a_stalled_link_stalls_only_the_pump(bench, proxy):
     source.mixed(200)
     assert bench.ask("STATUS")["ok"]
     assert not bench.drained()
-    wait_until(lambda: "nothing was heard" in bench.log())
+    wait_for(lambda: "nothing was heard" in bench.log())
     proxy.stall.clear()
     bench.drain()
     assert bench.assert_equal() > 200
@@ -218,10 +218,10 @@ def test_a_manager_that_stays_away_ends_the_pump_with_code_3(tmp_path):
 
 
 def test_stop_is_obeyed_while_the_manager_does_not_answer(bench):
-    """A Manager that takes the connection and says nothing holds up no STOP: it may answer later than we wait here."""
-    assert ANSWER_SECONDS > 2 * STOP_SECONDS
+    """A Manager that takes the connection and says nothing holds up no STOP: the pump still waits for its answer."""
     Source(bench.fs, bench.local).mixed(3)
     bench.manager.silent = True
     bench.start()
-    wait_until(lambda: bench.manager.held)
+    wait_for(lambda: bench.manager.held)
     assert bench.stop() == 0
+    assert "nothing for" not in bench.log()

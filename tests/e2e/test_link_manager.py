@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from demo.ports import free_ports
-from tests.support.link import LinkBench, Source, end, wait_until
+from tests.support.link import LinkBench, Source, end
 from tests.support.secure import certify, without_certificates
 from trails.runtime.home.registration import TrailReg
 from trails.runtime.home.status import lock_holder
@@ -79,7 +80,7 @@ def test_a_killed_manager_does_not_disturb_the_session(bench):
     bench.drain()
     os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
     source.mixed(10)
-    wait_until(lambda: "can't be reached" in bench.log())
+    wait_for(lambda: "can't be reached" in bench.log())
     bench.real = start_manager(bench)
     bench.drain()
     assert bench.assert_equal() > 30

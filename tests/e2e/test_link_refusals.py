@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.link import ITEMS, ORDERS, LinkBench, Source, records_of, wait_until
+from demo.patience import PATIENCE, wait_for
+from tests.support.link import ITEMS, ORDERS, LinkBench, Source, records_of
 from trails.position import Position
 from trails.reader import BlockReader, last_header
 from trails.record import TableDef
@@ -212,7 +213,7 @@ def test_CW_05_a_filtering_pump_sends_its_tables_only(tmp_path, clauses):
         bench.start()
         for at in range(8):
             source.mixed(40)
-            wait_until(lambda: bench.manager.collector is not None)
+            wait_for(lambda: bench.manager.collector is not None)
             (bench.manager.collector if at % 2 else bench.pump).kill()
             if not at % 2:
                 bench.pump.wait()
@@ -242,12 +243,12 @@ def test_CW_06_nothing_passes_for_fifty_files_that_are_purged(tmp_path):
             source.small(3, 100)
         source.sync()
         bench.start()
-        wait_until(lambda: _acked(bench) >= source.writer.seqno, what="origin at the last file")
+        wait_for(lambda: _acked(bench) >= source.writer.seqno, told="origin at the last file")
         bench.stop()
         assert records_of(bench.fs, bench.remote) == []
         for seqno in range(source.writer.seqno):
             Path(bench.local.path(seqno)).unlink()
-        bench.manager.collector.wait(60)
+        bench.manager.collector.wait(PATIENCE)
         source.writer.define([LATER])
         source.small(1, 4, tables=(LATER,))
         source.sync()
@@ -277,7 +278,7 @@ def test_a_full_disk_is_told_and_survived(bench, tmp_path):
     bench.drain()
     (tmp_path / "full").touch()
     source.mixed(20)
-    wait_until(lambda: "No space left on device" in bench.log())
+    wait_for(lambda: "No space left on device" in bench.log())
     warnings = [line for line in Path(bench.near.ggserr).read_text().splitlines() if "No space left" in line]
     assert len(warnings) == 1
     (tmp_path / "full").unlink()

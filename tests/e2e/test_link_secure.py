@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from demo.ports import free_ports
 from ggsci.certificates import files, revoking
 from tests.support.homes import good
 from tests.support.interceptor import JUNK, Interceptor
-from tests.support.link import LinkBench, Source, end, wait_until
+from tests.support.link import LinkBench, Source, end
 from tests.support.secure import certify, folder
 from trails.link import tls
 from trails.runtime.home.status import lock_holder
@@ -37,7 +38,7 @@ def bench(tmp_path):
     certify(made.far, made.far, made.near)
     made.real = subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", made.far.root])
     try:
-        wait_until(lambda: listens(port))  # who puts in junk does it when a Manager answers
+        wait_for(lambda: listens(port))  # who puts in junk does it when a Manager answers
         yield made
     finally:
         made.close()
@@ -67,7 +68,7 @@ def test_junk_on_the_way_delays_a_pump_and_does_not_end_it(bench):
     )
     for junk, words in told:
         bench.interceptor.junk = JUNK[junk]
-        wait_until(lambda words=words: words in bench.log(), what=words)
+        wait_for(lambda words=words: words in bench.log(), told=words)
         assert bench.pump.poll() is None
     bench.interceptor.junk = b""
     bench.drain()
@@ -118,7 +119,7 @@ def test_a_pump_leaves_a_revoked_home(bench):
     bench.drain()
     revoking.revoke(folder(bench.far), files.CA_KEY, [folder(bench.far).facts(tls.CERTIFICATE).serial])
     os.rename(folder(bench.far).file(tls.REVOKED), folder(bench.near).file(tls.REVOKED))
-    wait_until(lambda: "its certificate was revoked (ca.crl here says so)" in bench.log())
+    wait_for(lambda: "its certificate was revoked (ca.crl here says so)" in bench.log())
     source.mixed(5)
     assert bench.pump.poll() is None and not bench.drained()
     os.remove(folder(bench.near).file(tls.REVOKED))

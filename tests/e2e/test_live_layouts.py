@@ -17,7 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from demo.pipeline import Host, Options, Pipeline, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Host, Options, Pipeline
 from demo.servers import PostgresServer
 from ggsci.views import view
 from replicat.batches.scratch import sweep
@@ -54,7 +55,7 @@ class Live:
             [sys.executable, "-P", "-m", "tests.support.sparkless", "--home", str(target.home), "REP1"],
             env={**target.environment, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        wait_for(lambda: target.statuses()["REP1"]["status"] == "RUNNING", 60, self.pipeline.state)
+        wait_for(lambda: target.statuses()["REP1"]["status"] == "RUNNING", self.pipeline.state)
 
     def print(self, key: str, host: Host, line: str) -> str:
         """Keep what a command printed, figures as words; returns it as it was."""
@@ -71,11 +72,11 @@ class Live:
         """All that was committed so far is applied, and saved."""
         pipeline = self.pipeline
         for host, group in ((pipeline.source, "EXT1"), (pipeline.source, "PMP1"), (pipeline.target, "REP1")):
-            wait_for(lambda host=host, group=group: host.at_end(group), 60, pipeline.state)
+            wait_for(lambda host=host, group=group: host.at_end(group), pipeline.state)
 
     def saved_behind(self, host: Host, group: str, begin: int) -> None:
         """Until a checkpoint was saved behind that moment."""
-        wait_for(lambda: host.info(group)["checkpoints"][0]["saved_us"] > begin, 60, self.pipeline.state)
+        wait_for(lambda: host.info(group)["checkpoints"][0]["saved_us"] > begin, self.pipeline.state)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +146,7 @@ def running(live: Live) -> None:
         status = (
             f"SEND {group}, STATUS"  # an idle Extract appends a place each second, which is on its way for a moment
         )
-        wait_for(lambda h=host, s=status, n=name: "At EOF" in live.print(f"status {n}", h, s), 60, pipeline.state)
+        wait_for(lambda h=host, s=status, n=name: "At EOF" in live.print(f"status {n}", h, s), pipeline.state)
     live.print("children", source, "SEND MANAGER CHILDSTATUS")
     said = target.run(f"DBLOGIN TARGETDB {pipeline.target_url}", "INFO CHECKPOINTTABLE").text
     live.printed["checkpoint table"] = normal(said, {})
@@ -167,7 +168,7 @@ def open_shown(live: Live) -> None:
         live.open = save["reads"][0]
         return save["saved_us"] > begin and live.open["recovery"]["time_us"] < live.holder_us[1]
 
-    wait_for(is_shown, 60, live.pipeline.state)
+    wait_for(is_shown, live.pipeline.state)
 
 
 def again(live: Live) -> None:
@@ -176,7 +177,7 @@ def again(live: Live) -> None:
     source.run("STOP EXTRACT *")
     source.run("START EXTRACT *")
     for group, name in (("EXT1", "extract"), ("PMP1", "pump")):
-        wait_for(lambda group=group: source.at_end(group), 60, live.pipeline.state)
+        wait_for(lambda group=group: source.at_end(group), live.pipeline.state)
         live.saved_behind(source, group, time.time_ns() // 1000)
         live.shown[f"again {name}"] = live.print(f"again {name}", source, f"INFO {group}, SHOWCH, DETAIL")
         live.print(f"nothing {name}", source, f"STATS {group}")
@@ -245,10 +246,10 @@ def test_GG_04_extract_and_replicat_stop_and_die_without_each_other(live: Live) 
             assert live.replicat is not None
             extract = source.statuses()["EXT1"]["pid"]
             live.replicat.send_signal(number)
-            live.replicat.wait(60)
+            live.replicat.wait(PATIENCE)
             link.execute("INSERT INTO live.t SELECT max(id) + 1, 'meanwhile' FROM live.t")
             for group in ("EXT1", "PMP1"):
-                wait_for(lambda group=group: source.at_end(group), 60, pipeline.state)
+                wait_for(lambda group=group: source.at_end(group), pipeline.state)
             assert not arrived()
             assert (source.statuses()["EXT1"]["status"], source.statuses()["EXT1"]["pid"]) == ("RUNNING", extract)
 
@@ -262,11 +263,11 @@ def test_GG_04_extract_and_replicat_stop_and_die_without_each_other(live: Live) 
         source.run("START EXTRACT *")
         replicat_down(signal.SIGTERM)
         live.start_replicat()
-        wait_for(arrived, 60, pipeline.state)
+        wait_for(arrived, pipeline.state)
         extract_down("KILL EXTRACT EXT1")
         source.run("START EXTRACT EXT1")
         replicat_down(signal.SIGKILL)
         source.run("STOP EXTRACT *")
         live.start_replicat()
-        wait_for(arrived, 60, pipeline.state)
+        wait_for(arrived, pipeline.state)
         extract_down("INFO EXT1")

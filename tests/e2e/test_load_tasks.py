@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from demo.guard import Guard
-from demo.pipeline import Host, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Host
 from demo.ports import free_ports
 from tests.support import sparkless
 from tests.support.pipelines import folder
@@ -119,7 +120,7 @@ def test_a_load_by_file_while_rows_are_written(host: Host, source_db: str, targe
         writer.start()
     try:
         host.run("START EXTRACT load1")
-        wait_for(lambda: ended(host, "load1"), 60, lambda: host.report("load1"))
+        wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
     finally:
         done.set()
         for writer in writers:
@@ -131,12 +132,12 @@ def test_a_load_by_file_while_rows_are_written(host: Host, source_db: str, targe
     assert all(name in host.look("INFO ALL ALLPROCESSES").out for name in ("LOAD1", "LOAD2", "EXT1", "REP1"))
     assert "LOAD2" in host.look("INFO REPLICAT *, TASKS").out
     host.run("START REPLICAT load2")
-    wait_for(lambda: ended(host, "load2"), 60, lambda: host.report("load2"))
+    wait_for(lambda: ended(host, "load2"), lambda: host.report("load2"))
     assert "the end of the trail is reached" in host.report("load2")
     host.run(f"START REPLICAT rep1, AFTERCSN {csn(host)}", "WAIT EXTRACT ext1", "WAIT REPLICAT rep1")
     equal(source_db, target_db)
     host.run("START REPLICAT load2")
-    wait_for(lambda: ended(host, "load2"), 60, lambda: host.report("load2"))
+    wait_for(lambda: ended(host, "load2"), lambda: host.report("load2"))
     equal(source_db, target_db)
 
 
@@ -147,7 +148,7 @@ def test_what_loads_is_killed_and_started_again(host: Host, source_db: str, targ
 
     def killed(group: str, seen: Any) -> None:
         host.run(f"START {'EXTRACT' if group == 'load1' else 'REPLICAT'} {group}")
-        wait_for(seen, 60, lambda: host.report(group))
+        wait_for(seen, lambda: host.report(group))
         host.run(f"KILL ER {group}")
 
     hidden = Path(host.home) / "dirdat" / ".in.LOAD1.task" / "in000000000"
@@ -160,19 +161,19 @@ def test_what_loads_is_killed_and_started_again(host: Host, source_db: str, targ
     host.run("START EXTRACT load1")
     blocker.commit()
     blocker.close()
-    wait_for(lambda: ended(host, "load1"), 60, lambda: host.report("load1"))
+    wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
     before, first = file.read_bytes(), csn(host)
     sql(source_db, "DELETE FROM part WHERE item < 10")
     host.run("START EXTRACT load1")
-    wait_for(lambda: ended(host, "load1"), 60, lambda: host.report("load1"))
+    wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
     assert "begins anew" in host.report("load1")
     assert csn(host) > first and file.read_bytes() != before and not hidden.exists()
     for least in (1, 3000, 9000):
         killed("load2", lambda n=least: sql(target_db, f"SELECT count(*) >= {n} FROM loose")[0][0])
     host.run("START REPLICAT load2")
-    wait_for(lambda: ended(host, "load2"), 60, lambda: host.report("load2"))
+    wait_for(lambda: ended(host, "load2"), lambda: host.report("load2"))
     equal(source_db, target_db)
     host.run("START EXTRACT load1")
-    wait_for(lambda: ended(host, "load1"), 60, lambda: host.report("load1"))
+    wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
     refused = host.run("START REPLICAT load2", check=False)
     assert refused.code and "the trail was made anew" in refused.text, refused.text

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from demo.patience import wait_for
 from demo.ports import free_port
 from ggsci.commands.groups import group_key
 from ggsci.commands.session import OperatorSession
@@ -23,7 +24,6 @@ from tests.support.homes import (
     make_home,
     run,
     status,
-    wait_for,
     write,
 )
 from trails.position import Position

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from demo.guard import end_now
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from tests.support.homes import (
     as_json,
@@ -21,7 +22,6 @@ from tests.support.homes import (
     group,
     make_home,
     status,
-    wait_for,
     write,
 )
 from tests.support.link import Source
@@ -79,7 +79,7 @@ def stays_down(home):
         (child,) = as_json(home, "SEND MGR CHILDSTATUS")["children"]
         return child["pid"] is None and child["retry_us"] is None
 
-    wait_for(is_left_alone, what="PMP1 to be left down")
+    wait_for(is_left_alone, told="PMP1 to be left down")
 
 
 def test_start_says_for_whom_a_pump_waits(homes):
@@ -135,7 +135,7 @@ def test_GG_06_a_pump_is_started_through_managers_and_stopped(homes):
         left = as_json(there, "SEND MGR GETPORTINFO")["collectors"]
         return "./dirdat/rt" not in [one["trail"] for one in left]
 
-    wait_for(ended, what="the Collector to end")
+    wait_for(ended, told="the Collector to end")
     assert "Manager stopped." in good(here, "STOP MGR!")
     assert "Manager is DOWN!" in good(here, "INFO MGR")
 
@@ -170,7 +170,7 @@ def test_a_killed_group_comes_back_and_a_kill_by_command_stays(homes):
     good(here, "START pmp1")
     first = status(here, "PMP1").pid
     assert end_now(first)
-    wait_for(lambda: state(here) == "RUNNING", what="AUTORESTART")
+    wait_for(lambda: state(here) == "RUNNING", told="AUTORESTART")
     assert status(here, "PMP1").pid != first
     assert "Killed process" in good(here, "KILL EXTRACT pmp1")
     stays_down(here)
@@ -204,13 +204,13 @@ def test_CW_26_manager_and_group_are_killed_and_come_back(homes):
     good(here, "START MGR")
     assert as_json(here, "SEND MGR CHILDSTATUS")["children"][0]["pid"] == pid
     os.kill(pid, signal.SIGKILL)  # adopted, so no child: its pidfd tells
-    wait_for(lambda: state(here) == "RUNNING" and status(here, "PMP1").pid != pid, what="restart of an adopted group")
+    wait_for(lambda: state(here) == "RUNNING" and status(here, "PMP1").pid != pid, told="restart of an adopted group")
     assert end_now(manager_status(here).pid)
     last = status(here, "PMP1").pid
     assert end_now(last)
     assert state(here) == "ABENDED"  # at once
     good(here, "START MGR")
-    wait_for(lambda: state(here) == "RUNNING", what="restart of what died unseen")
+    wait_for(lambda: state(here) == "RUNNING", told="restart of what died unseen")
     assert status(here, "PMP1").pid != last
 
 
@@ -254,7 +254,7 @@ def test_a_port_in_use_is_one_clear_message(homes):
 def request(port, **changes):
     """One START COLLECTOR request; the Manager's answer."""
     asked = {"trailgate": 1, "verb": "START COLLECTOR", "trail": "./dirdat/rt", "pump": "a" * 32 + "/PMP1"} | changes
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as link:
         link.sendall(json.dumps(asked).encode() + b"\n")
         return json.loads(link.makefile().readline())
 

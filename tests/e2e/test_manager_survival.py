@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from demo.guard import end_now
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
-from tests.support.homes import as_json, bad, end_all, good, make_home, status, wait_for, write
+from tests.support.homes import as_json, bad, end_all, good, make_home, status, write
 from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -91,7 +92,7 @@ def test_a_manager_killed_while_it_starts_groups_leaves_each_once_and_watched(ho
 
         wait_for(watched)
         # A second one, started while the first had no lock yet, has ended by itself.
-        wait_for(lambda: pumps(here) == [status(here, "PMP1").pid], what="one pump")
+        wait_for(lambda: pumps(here) == [status(here, "PMP1").pid], told="one pump")
         assert end_now(manager_status(here).pid)
         assert end_now(status(here, "PMP1").pid)
 
@@ -127,17 +128,17 @@ def test_a_collector_ends_before_the_disk_is_full_and_all_goes_on_after(homes):
     fd = os.open(ballast, os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(fd, 0, 2 * gap)
     os.close(fd)
-    wait_for(lambda: "ended before the disk is full" in log(there), what="the Collector to end")
+    wait_for(lambda: "ended before the disk is full" in log(there), told="the Collector to end")
     source.mixed(20)
     source.writer.close()
-    wait_for(lambda: "less than DISKSTOP in GLOBALS allows" in log(there), what="the Manager to refuse")
+    wait_for(lambda: "less than DISKSTOP in GLOBALS allows" in log(there), told="the Manager to refuse")
     assert str(status(here, "PMP1").status) == "RUNNING"
     os.unlink(ballast)
     reader, sent = BlockReader(RealFs(), TrailName.parse("./dirdat/lt", here.root)), 0
     while block := reader.read(payload=False):
         sent += block.header.changes
     reader.close()
-    wait_for(lambda: arrived(there) >= sent, what="all records")
+    wait_for(lambda: arrived(there) >= sent, told="all records")
     assert arrived(there) == sent
 
 
@@ -159,7 +160,7 @@ def test_an_extract_is_not_started_on_a_full_disk_until_there_is_space(homes):
     assert status(here, "EXT1").exit_code == 3
     Path(here.globals).write_text("DISKSTOP 0\nDISKWARN 0\n")
     assert "Manager refreshed" in good(here, "REFRESH MGR")
-    wait_for(lambda: "DISKSTOP" not in status(here, "EXT1").message, what="a start that gets further")
+    wait_for(lambda: "DISKSTOP" not in status(here, "EXT1").message, told="a start that gets further")
     assert "state" in as_json(here, "INFO MGR")["disk"]
 
 
@@ -169,10 +170,10 @@ def test_a_manager_starts_on_a_disk_that_takes_no_more(homes):
     process = subprocess.Popen([sys.executable, "-P", "-m", "ggsci.manager", "--home", there.root])
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (400, 400))  # long before it has begun to write
     try:
-        wait_for(lambda: str(manager_status(there).status) == "RUNNING", what="the Manager to run")
+        wait_for(lambda: str(manager_status(there).status) == "RUNNING", told="the Manager to run")
         assert as_json(there, "INFO MGR")["pid"] == process.pid
         good(there, "STOP MGR!")
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE
 from extract import kinds
 from extract.heartbeat import Owner
 from extract.longtrans import PREPARED, RUNNING
@@ -58,7 +59,7 @@ def end_of(place: Place, age_seconds: float = 0) -> Durable:
 def purge(place: Place) -> None:
     """Away with all files but the one that is written. A server keeps those that it would need after a crash."""
     sql, first = place.server.sql, place.server.sql("SHOW BINARY LOGS")[-1][0]
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while any(name <= first for name, *_ in sql("SHOW BINARY LOGS")):
         assert time.monotonic() < until
         sql("FLUSH BINARY LOGS")
@@ -136,7 +137,7 @@ def test_SHOWTRANS_shows_what_is_open_and_what_is_prepared(place: Place):
         for statement in ("XA START 'x y'", "INSERT INTO fit VALUES (21, 21)", "XA END 'x y'", "XA PREPARE 'x y'"):
             prepared.cursor().execute(statement)
         prepared.close()
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while sql(f"SELECT 1 FROM information_schema.processlist WHERE id = {prepared.thread_id()}"):
             assert time.monotonic() < until, "the session that prepared does not end"
             time.sleep(0.05)

@@ -21,7 +21,8 @@ from psycopg import errors
 from demo.compare import compare, tables_of
 from demo.guard import Guard
 from demo.mariadb import MariaServer
-from demo.pipeline import Host, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Host
 from demo.ports import free_ports
 from demo.servers import PostgresServer
 from replicat.batches.scratch import sweep
@@ -176,7 +177,7 @@ def test_every_block_of_the_page_works_as_the_roles_that_it_makes(site: Site, ma
                 prm = site.hosts["target"].home / "dirprm" / "rep1.prm"
                 prm.write_text(prm.read_text().replace("HANDLECOLLISIONS\n", ""))
                 replicat.terminate()
-                assert replicat.wait(60) == 0
+                assert replicat.wait(PATIENCE) == 0
             if others := re.sub(r"(START|STOP) REPLICAT .*\n", "", text):
                 site.commands(side, others)
             replicat = _sparkless(site.hosts["target"])
@@ -195,7 +196,7 @@ def test_every_block_of_the_page_works_as_the_roles_that_it_makes(site: Site, ma
     _tasks_of_howto(site)
     assert replicat is not None
     replicat.terminate()
-    assert replicat.wait(60) == 0
+    assert replicat.wait(PATIENCE) == 0
     site.commands("source", "STOP EXTRACT *\nSTOP MANAGER!")
     site.commands("target", "STOP MANAGER!")
 
@@ -241,7 +242,7 @@ def _mariadb(site: Site, mariadb: MariaServer) -> None:
         _runs(site, "REP2")
         site.commands("target", after)
         replicat.terminate()
-        assert replicat.wait(60) == 0
+        assert replicat.wait(PATIENCE) == 0
         ours = site.servers["target"].sql("SELECT count(*), sum(cents) FROM orders WHERE id >= 900000", "head")
         theirs = mariadb.sql("SELECT count(*), sum(cents) FROM head.orders WHERE id >= 900000")
         assert [tuple(map(int, row)) for row in ours] == [tuple(map(int, row)) for row in theirs]
@@ -253,7 +254,7 @@ def _mariadb(site: Site, mariadb: MariaServer) -> None:
 
 def _runs(site: Site, group: str) -> None:
     host = site.hosts["target"]
-    wait_for(lambda: host.statuses()[group]["status"] == "RUNNING", 30, lambda: host.report(group)[-2000:])
+    wait_for(lambda: host.statuses()[group]["status"] == "RUNNING", lambda: host.report(group)[-2000:])
 
 
 def _sparkless(host: Host, group: str = "REP1") -> subprocess.Popen[bytes]:
@@ -292,7 +293,7 @@ def _roles_are_small(site: Site) -> None:
 def _heartbeats_arrive(site: Site) -> None:
     """With the rights of the page alone; nothing is warned of."""
     target = site.servers["target"]
-    wait_for(lambda: bool(target.sql("SELECT 1 FROM gate.gg_heartbeat", "head")), 60)
+    wait_for(lambda: bool(target.sql("SELECT 1 FROM gate.gg_heartbeat", "head")))
     for host in site.hosts.values():
         lines = (host.home / "ggserr.log").read_text().splitlines()
         assert [line for line in lines if " TG-00951 " in line or " ERROR " in line] == []

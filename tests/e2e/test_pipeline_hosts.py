@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from demo.guard import end_now
-from demo.pipeline import Options, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options
 from demo.servers import PostgresServer
 from tests.support.pipelines import Rig, rig
 
@@ -68,11 +69,11 @@ def running(hosts: dict[str, str], postgres16: PostgresServer, postgres18: Postg
 def test_the_link_goes_down_and_up(running: Rig, hosts: dict[str, str]) -> None:
     """A cable is pulled for longer than the heartbeat allows, under load: nothing is lost, doubled or torn."""
     with running.watched() as watcher, running.workload() as work:
-        wait_for(lambda: watcher.last is not None and watcher.last.transfers > 0, 60, running.pipeline.state)
+        wait_for(lambda: watcher.last is not None and watcher.last.transfers > 0, running.pipeline.state)
         ip("link", "set", hosts["source"], "down", inside=NAMES["source"])
-        wait_for(lambda: not running.is_linked(), 60, running.pipeline.state)
+        wait_for(lambda: not running.is_linked(), running.pipeline.state)
         ip("link", "set", hosts["source"], "up", inside=NAMES["source"])
-        wait_for(running.is_linked, 60, running.pipeline.state)
+        wait_for(running.is_linked, running.pipeline.state)
         work.stop()
         running.ends_equal()
 
@@ -80,11 +81,11 @@ def test_the_link_goes_down_and_up(running: Rig, hosts: dict[str, str]) -> None:
 def test_CW_23_the_pumps_host_loses_power(running: Rig, hosts: dict[str, str]) -> None:
     """CW-23: the pump dies with its link, so the Collector's socket stays open; the new pump takes over."""
     with running.workload() as work:
-        wait_for(lambda: work.transactions > 50, 60)
+        wait_for(lambda: work.transactions > 50)
         pump, collector = running.pipeline.pid("pump"), running.pipeline.pid("collector")
         assert pump and collector
         ip("link", "set", hosts["source"], "down", inside=NAMES["source"])
         assert end_now(pump)
         ip("link", "set", hosts["source"], "up", inside=NAMES["source"])
-        wait_for(lambda: running.pipeline.pid("collector") not in (None, collector), 60)
+        wait_for(lambda: running.pipeline.pid("collector") not in (None, collector))
     running.ends_equal()

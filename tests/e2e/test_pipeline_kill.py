@@ -17,7 +17,8 @@ from typing import Any, Self
 import pytest
 
 from demo.guard import end_now
-from demo.pipeline import Host, Options, Pipeline, PipelineError, wait_for
+from demo.patience import WaitError, wait_for
+from demo.pipeline import Host, Options, Pipeline
 from demo.proxy import Proxy
 from demo.servers import PostgresServer
 from demo.workload import large_transaction
@@ -113,7 +114,7 @@ class Link:
 
 def kill(pipeline: Pipeline, name: str) -> None:
     """Kill it once it is up. Groups come back by AUTORESTART, a Manager by START."""
-    wait_for(lambda: pipeline.kill(name) is not None, 120, lambda: f"{name} is not up:\n{pipeline.state()}")
+    wait_for(lambda: pipeline.kill(name) is not None, lambda: f"{name} is not up:\n{pipeline.state()}")
     if name.endswith("manager"):
         pipeline.host_of(name).run("START MANAGER")
 
@@ -178,7 +179,7 @@ def test_link_cut_at_random_bytes(running: Rig, link: Link) -> None:
         link.cut_within(60_000)
         kill(pipeline, "pump")  # the session that stands was never limited
         large_transaction(pipeline.source_url, 3000)
-        wait_for(lambda: link.cuts - before >= 10, 120, lambda: f"{link.cuts - before} cuts only")
+        wait_for(lambda: link.cuts - before >= 10, lambda: f"{link.cuts - before} cuts only")
         link.cut_within(None)
     running.ends_equal()
 
@@ -204,7 +205,7 @@ def test_GG_18_restored_old_checkpoint_files(running: Rig, tmp_path: Path) -> No
 
 def _work_a_while(rig_: Rig) -> None:
     with rig_.workload() as load:
-        wait_for(lambda: load.transactions > 50, 60)
+        wait_for(lambda: load.transactions > 50)
         load.stop()
 
 
@@ -213,7 +214,7 @@ def _roll_over(pipeline: Pipeline) -> None:
     large_transaction(pipeline.source_url, 2000)
     for host, group in ((pipeline.source, "EXT1"), (pipeline.target, "PMP1")):
         before = _trail_files(host)
-        wait_for(lambda h=host, g=group, b=before: _rolled(pipeline, h, g, b), 60, pipeline.state)
+        wait_for(lambda h=host, g=group, b=before: _rolled(pipeline, h, g, b), pipeline.state)
 
 
 def _rolled(pipeline: Pipeline, host: Host, group: str, before: list[str]) -> bool:
@@ -283,7 +284,7 @@ def test_source_server_crashes(running: Rig) -> None:
     with running.watched(), running.workload(ride_out=True) as load:
         for _ in range(2):
             done = load.transactions
-            wait_for(lambda d=done: load.transactions > d + 20, 60)
+            wait_for(lambda d=done: load.transactions > d + 20)
             running.source_server.kill()
             running.source_server.start()
             large_transaction(running.pipeline.source_url, 2000)
@@ -302,7 +303,7 @@ def test_its_lag_by_heartbeats(running: Rig) -> None:
         row.update(*target.json("LAG REPLICAT REP1")[0]["heartbeats"][:1])
         return row.get("lag_us") is not None
 
-    wait_for(fresh, 60, pipeline.state)
+    wait_for(fresh, pipeline.state)
     assert row["path"] == "EXT1 ==> PMP1 ==> REP1"
     assert [stage["to"] for stage in row["stages"]] == ["EXT1", "PMP1", "REP1"]
     assert row["lag_us"] == sum(stage["us"] for stage in row["stages"])
@@ -327,7 +328,7 @@ def test_GG_19_nothing_is_green_where_nothing_is_captured(running: Rig) -> None:
     pump = shown(source, "PMP1")
     assert (pump["status"], pump["lag_us"], pump["lag_why"]) == ("RUNNING", None, "EXTRACT EXT1 is STOPPED")
     assert "Last record lag UNKNOWN: EXTRACT EXT1 is STOPPED" in source.run("LAG EXTRACT PMP1").out
-    wait_for(lambda: "no heartbeat for" in shown(target, "REP1")["lag_why"], 60, pipeline.state)
+    wait_for(lambda: "no heartbeat for" in shown(target, "REP1")["lag_why"], pipeline.state)
     assert shown(target, "REP1")["status"] == "RUNNING"
     text = target.run("INFO ALL, DETAIL", "SEND REPLICAT REP1, GETLAG").out
     assert "Is   UNKNOWN, last seen 00:00:" in text
@@ -335,16 +336,16 @@ def test_GG_19_nothing_is_green_where_nothing_is_captured(running: Rig) -> None:
     (path,) = target.json("INFO ALL, DETAIL")["pipelines"]
     assert (path["state"], path["lag_us"]) == ("UNKNOWN", None)
     source.run("START EXT1")
-    wait_for(lambda: shown(target, "REP1")["lag_us"] is not None, 60, pipeline.state)
+    wait_for(lambda: shown(target, "REP1")["lag_us"] is not None, pipeline.state)
 
 
 def test_nothing_runs_after_stop(running: Rig) -> None:
     """STOP ER * and STOP MANAGER leave no process: no Collector, no JVM, no worker of Spark."""
     pipeline = running.pipeline
-    wait_for(running.is_linked, 60, pipeline.state)  # a Collector whose pump never comes waits for it
+    wait_for(running.is_linked, pipeline.state)  # a Collector whose pump never comes waits for it
     pipeline.stop()
     try:
-        wait_for(lambda: not pipeline.guard.pids(), 60)
-    except PipelineError:
+        wait_for(lambda: not pipeline.guard.pids())
+    except WaitError:
         pytest.fail(f"still there: {[Path(f'/proc/{pid}/cmdline').read_text() for pid in pipeline.guard.pids()]}")
     assert {group["status"] for group in pipeline.source.json("INFO ALL")["groups"]} == {"STOPPED"}

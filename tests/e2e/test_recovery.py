@@ -15,7 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from demo.pipeline import Options, Pipeline, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
 from tests.support.pipelines import folder
 from tests.support.recovering import Reader
@@ -103,7 +104,7 @@ class Broken:
         """All of the source, and nothing else, is in the target; and it goes on."""
         self.change()
         rows = self._rows(self.pipeline.source_url)
-        wait_for(lambda: self._rows(self.pipeline.target_url) == rows, 60, lambda: "\n".join(self.reader.said[-20:]))
+        wait_for(lambda: self._rows(self.pipeline.target_url) == rows, lambda: "\n".join(self.reader.said[-20:]))
 
     @staticmethod
     def _rows(url: str) -> list[str]:
@@ -136,7 +137,7 @@ def broken(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[B
             for process in made.reader.started:
                 process.wait()
     slots = "pg_replication_slots WHERE database = 'recovery_source'"
-    wait_for(lambda: not postgres16.sql(f"SELECT 1 FROM {slots} AND active"), 60)
+    wait_for(lambda: not postgres16.sql(f"SELECT 1 FROM {slots} AND active"))
     postgres16.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
     for name, server in servers.items():
         server.sql(f"DROP DATABASE {name} WITH (FORCE)")

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from demo.patience import wait_for
 from replicat.model.forms import ROWS
 from replicat.targets.sqlite.link import connect
-from tests.support.link import wait_until
 from tests.support.replicat_bench import Bench
 from tests.support.replicat_trail import table
 from trails.errors import AwayError
@@ -90,7 +90,7 @@ def test_what_was_rolled_back_never_happened(bench: Bench):
 
     target.commit = gone  # type: ignore[method-assign]
     try:
-        wait_until(lambda: process.step() or process.counters().operations)
+        wait_for(lambda: process.step() or process.counters().operations)
         assert written(process) == size_of(bench, new)
         assert target.tally.taken == 2 * size_of(bench, new)
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.apply.discard import Discards
 from replicat.apply.discardfile import DiscardFile
 from replicat.run.replicat import Replicat
@@ -172,7 +173,7 @@ def test_a_lost_connection_after_the_record_was_written(bench: DiscardBench):
         commit()
 
     process._target.commit = cut  # type: ignore[method-assign]
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while not bench.sql("SELECT 1 FROM kv"):
         assert time.monotonic() < until, (process._phase, bench.notes)
         process.step()
@@ -200,7 +201,7 @@ def test_a_discard_file_that_can_not_grow(group: Group, monkeypatch: pytest.Monk
     soft, hard = resource.prlimit(group.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(group.process.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 100, hard))
     group.feed.tx((I, account, ["1", "x", "-1"]), (I, LOG, ["after"]))
-    assert group.process.wait(timeout=60) == 2
+    assert group.process.wait(timeout=PATIENCE) == 2
     _, text = group.stop()
     assert len(text.splitlines()) == 1
     assert "rep1.dsc: File too large" in text

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
+from demo.patience import PATIENCE
 from replicat.apply.discard import Discards
 from replicat.apply.discardfile import DiscardFile
 from replicat.apply.replay import Replay
@@ -67,7 +68,7 @@ class Discarding(Bench):
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         if self.server is not None:
             return self.server.sql(statement, self.schema)
-        conn = sqlite3.connect(path_of(self.url), isolation_level=None, timeout=20)
+        conn = sqlite3.connect(path_of(self.url), isolation_level=None, timeout=PATIENCE)
         try:
             found = conn.execute(statement).fetchall()
             return [tuple(None if value is None else str(value) for value in row) for row in found]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.batches.batch import Batcher, tasks_of
 from replicat.batches.engine import SparkEngine
 from replicat.maps.expressions.compiling import Compiler
@@ -89,7 +90,7 @@ def test_a_mapped_job_gives_the_filtered_net_effect(spark_engine: SparkEngine, f
         plain.id: (TablePlan("s.plain", "t.plain", layout, (0,)),),
     }
     (tasks,) = jobs(feed, plans)
-    (part,) = spark_engine.submit(tasks).result(timeout=100)
+    (part,) = spark_engine.submit(tasks).result(timeout=PATIENCE)
     assert isinstance(part, Part)
     by_target = {rows.layout.name: parse(rows.inserts.read()) for rows in part.steps[0].rows}  # type: ignore[union-attr]
     assert sorted(by_target["kv"]) == sorted((str(i), f"V{i}{2 * i}") for i in range(size) if i % 3 == 1)
@@ -108,7 +109,7 @@ def test_a_failing_row_is_found_and_told(spark_engine: SparkEngine, feed: TrailF
     plans = {KV.id: (planned(spark_engine, "CAST(100 / CAST(n AS INT) AS INT)"),)}
     (tasks,) = jobs(feed, plans)
     (task,) = tasks
-    (part,) = spark_engine.submit(tasks).result(timeout=100)
+    (part,) = spark_engine.submit(tasks).result(timeout=PATIENCE)
     assert isinstance(part, Unmapped)
     assert part.sqlstate in ("22012", "22018")
     evaluated = spark_engine.evaluate(task)
@@ -137,7 +138,7 @@ def test_a_filter_guards_the_values(spark_engine: SparkEngine, feed: TrailFeed):
     feed.tx((Op.INSERT, KV, ["1", "v", "0"]), (Op.INSERT, KV, ["2", "v", "4"]), (Op.INSERT, KV, ["3", "v", None]))
     plans = {KV.id: (planned(spark_engine, "8 / CAST(n AS INT)", "CAST(n AS INT) <> 0"),)}
     (tasks,) = jobs(feed, plans)
-    assert rows_of(spark_engine.submit(tasks).result(timeout=100)[0]) == [("2", "2")]
+    assert rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0]) == [("2", "2")]
 
 
 def test_text_that_is_no_utf8_is_refused_alone(spark_engine: SparkEngine, feed: TrailFeed):
@@ -146,7 +147,7 @@ def test_text_that_is_no_utf8_is_refused_alone(spark_engine: SparkEngine, feed: 
     feed.tx((Op.INSERT, KV, ["1", broken, "1"]), (Op.INSERT, KV, [broken, "v", "1"]))
     plans = {KV.id: (planned(spark_engine, "upper(v)"),)}
     (tasks,) = jobs(feed, plans)
-    (part,) = spark_engine.submit(tasks).result(timeout=100)
+    (part,) = spark_engine.submit(tasks).result(timeout=PATIENCE)
     assert isinstance(part, Unmapped)
     assert "no UTF-8" in part.message
     found = list(run_each(tasks[0], 0, None, spark_engine.evaluate(tasks[0])))
@@ -161,7 +162,7 @@ def test_facts_of_a_transaction_that_began_in_an_earlier_job(spark_engine: Spark
     plans = {KV.id: (planned(spark_engine, text, insert_all=True),)}
     rows = []
     for tasks in jobs(feed, plans, 250):
-        for part in spark_engine.submit(tasks).result(timeout=100):
+        for part in spark_engine.submit(tasks).result(timeout=PATIENCE):
             rows += rows_of(part)
     assert sorted(rows) == sorted((str(i), f"{csn} 1 {i} 1970-01-01 00:00:01+00 true") for i in range(1000))
 
@@ -176,7 +177,7 @@ def test_damage_met_by_a_mapped_job_is_told_as_damage(spark_engine: SparkEngine,
     data[-5] ^= 1
     path.write_bytes(data)
     with pytest.raises(DamageError, match=r"rt000000000, RBA \d+: damaged: expected CRC"):
-        spark_engine.submit(tasks).result(timeout=100)
+        spark_engine.submit(tasks).result(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_every_job_draws_anew_and_knows_the_time(spark_engine: SparkEngine, feed
     plans = {KV.id: (planned(spark_engine, text),)}
     feed.tx((Op.INSERT, KV, ["1", "v", "1"]))
     (tasks,) = jobs(feed, plans)
-    found = {rows_of(spark_engine.submit(tasks).result(timeout=100)[0])[0][1] for _ in range(2)}
+    found = {rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0])[0][1] for _ in range(2)}
     assert len(found) == 1 + anew
     assert spark_engine._mapped is not None
     assert bool(spark_engine._mapped._frames) is not anew
@@ -208,7 +209,7 @@ def test_jobs_at_the_same_time_keep_to_their_own_tasks(spark_engine: SparkEngine
         feed.tx(*((Op.INSERT, KV, [f"{n}-{i}", f"v{n}", "1"]) for i in range(300)))
     plans = {KV.id: (planned(spark_engine, "upper(v)"),)}
     running = [spark_engine.submit(tasks) for tasks in jobs(feed, plans, 300)]
-    found = [[row for part in each.result(timeout=100) for row in rows_of(part)] for each in running]
+    found = [[row for part in each.result(timeout=PATIENCE) for row in rows_of(part)] for each in running]
     assert [(len(rows), {v for _, v in rows}) for rows in found] == [(300, {f"V{n}"}) for n in range(8)]
 
 
@@ -227,5 +228,5 @@ def test_many_programs_in_one_job(spark_engine: SparkEngine, feed: TrailFeed):
         )
     feed.tx(*((Op.INSERT, definition, ["1", "v", "n"]) for definition in tables))
     (tasks,) = jobs(feed, plans)
-    found = rows_of(spark_engine.submit(tasks).result(timeout=100)[0])
+    found = rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0])
     assert found == sorted((("1", f"V-{i}n") for i in range(150)), key=str)

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.run.replicat import Replicat
 from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import open_target
@@ -437,7 +438,7 @@ def test_CW_01_a_predecessors_commit_lands_late(bench: Bench):
             first.step()
         late = pool.submit(_apply_all, second)
         waits = f"SELECT 1 FROM pg_stat_activity WHERE {server} = ANY (pg_blocking_pids(pid))"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not bench.sql(waits):
             assert not late.done() and time.monotonic() < deadline, bench.notes
             time.sleep(0.01)
@@ -515,7 +516,7 @@ def test_CW_15_target_crash_between_staging_and_merge(bench: Bench, pg_target: A
 
 def drain(process: Replicat) -> None:
     """Step and flush until nothing is left, reconnecting as the loop would: a flush notices what a crash took."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         more = process.step()
         if not more and not process._away and process._at_eof:

@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.admin import answer
 from replicat.batches.scratch import sweep
 from replicat.targets.kinds import admin_for
@@ -94,7 +95,7 @@ class Group:
         assert self.process is not None
         assert self.process.stderr is not None
         self.process.send_signal(number)
-        code = self.process.wait(timeout=90)
+        code = self.process.wait(timeout=PATIENCE)
         text = self.process.stderr.read().decode()
         self.process.stderr.close()
         self.process = None
@@ -128,7 +129,7 @@ class Group:
         except AwayError:
             return False
 
-    def wait(self, reached: Callable[[], bool], seconds: float = 150) -> None:
+    def wait(self, reached: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Until it is so."""
         deadline = time.monotonic() + seconds
         while not reached():
@@ -247,7 +248,7 @@ def _live(group: Group, model: Model, dice: random.Random, program: str, *, star
     """One life under load: killed while it starts, or at some moment after it has applied something."""
     before = group.notes()
     group.start(program)
-    deadline = time.monotonic() + 150  # Spark starts in it
+    deadline = time.monotonic() + PATIENCE  # Spark starts in it
     while not starting and group.notes() == before:
         assert time.monotonic() < deadline, Path(group.home.report("REP1")).read_text()[-3000:]
         _load(group, model, dice)
@@ -316,7 +317,7 @@ def test_at_its_end_already_a_process_needs_no_spark(group: Group):
     for program in (SPARKLESS, "replicat"):
         group.start(program)
         assert group.process is not None
-        assert group.process.wait(timeout=60) == 0, group.stop()
+        assert group.process.wait(timeout=PATIENCE) == 0, group.stop()
         assert group.stop()[1] == ""
     assert "CSN 0000000000000001 is applied already" in Path(group.home.report("REP1")).read_text()
 
@@ -346,7 +347,7 @@ def test_what_is_wrong_at_start_is_said(group: Group, lines: list[str], code: in
     group.parameters(*lines)
     group.start()
     assert group.process is not None
-    assert group.process.wait(timeout=60) == code
+    assert group.process.wait(timeout=PATIENCE) == code
     assert message in group.stop()[1]
 
 
@@ -388,7 +389,7 @@ def test_CW_18_what_becomes_of_the_row(group: Group):
     for _ in range(2):
         group.start()
         assert group.process is not None
-        assert group.process.wait(timeout=60) == 2
+        assert group.process.wait(timeout=PATIENCE) == 2
         assert "no row of group REP1, which had one" in group.stop()[1]
     assert group.sql("SELECT * FROM log") == [("one",)]
     group.register(alter_no=1, alter={"seqno": 0, "rba": 0})

@@ -21,6 +21,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.batches.batch import Batcher, tasks_of
 from replicat.batches.engine import SparkEngine, SparkSettings
 from replicat.model.plan import TablePlan
@@ -74,7 +75,7 @@ def test_a_job_gives_the_net_effect(engine: SparkEngine, feed: TrailFeed):
     for number in range(20):
         feed.tx((Op.INSERT, KV, [str(number), "x"]), (Op.UPDATE, KV, ["0", str(number)]))
     (tasks,) = jobs(feed, 1000)
-    (part,) = engine.submit(tasks).result(timeout=60)
+    (part,) = engine.submit(tasks).result(timeout=PATIENCE)
     (work,) = part.steps
     assert isinstance(work, Work)
     assert parse(work.rows[0].inserts.read())[0] == ("0", "19")
@@ -102,7 +103,7 @@ def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, 
     hook = engine._context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
     hook.setAccessible(True)
     for _ in range(15):
-        engine.submit([]).result(timeout=60)
+        engine.submit([]).result(timeout=PATIENCE)
     assert hook.get(None).size() <= 10
 
 
@@ -110,12 +111,12 @@ def test_a_worker_that_dies_is_told_in_its_own_words(engine: SparkEngine):
     """Not in Spark's, which say only that some job failed."""
     no_task: Any = SimpleNamespace(plans={})
     with pytest.raises(AnewError, match=r"the Spark job failed: AttributeError: .* object has no attribute 'head'"):
-        engine.submit([no_task]).result(timeout=60)
+        engine.submit([no_task]).result(timeout=PATIENCE)
 
 
 def test_workers_are_forks_that_have_the_installed_pyspark_and_our_modules(engine: SparkEngine):
     """Not each its own copy, compiled from the zip that Spark names first."""
-    places = engine.run_all(_loaded, [0, 1]).result(timeout=60)
+    places = engine.run_all(_loaded, [0, 1]).result(timeout=PATIENCE)
     assert places == [pyspark.__file__] * 2
 
 
@@ -137,7 +138,7 @@ def test_large_results_come_as_files(engine: SparkEngine, feed: TrailFeed, tmp_p
     """Beyond a megabyte the text goes through a file in a folder that the driver owns."""
     feed.tx(*((Op.INSERT, KV, [str(number), "v" * 100]) for number in range(20_000)))
     (tasks,) = jobs(feed, 100_000, str(tmp_path))
-    (part,) = engine.submit(tasks).result(timeout=60)
+    (part,) = engine.submit(tasks).result(timeout=PATIENCE)
     blob = part.steps[0].rows[0].inserts  # type: ignore[union-attr]
     assert blob.path.startswith(str(tmp_path))
     assert len(parse(blob.read())) == blob.rows == 20_000
@@ -152,7 +153,7 @@ def test_damage_found_by_a_worker_is_told_as_damage(engine: SparkEngine, feed: T
     data[-5] ^= 1
     Path(path).write_bytes(data)
     with pytest.raises(DamageError, match=r"rt000000000, RBA \d+: damaged: expected CRC"):
-        engine.submit(tasks).result(timeout=60)
+        engine.submit(tasks).result(timeout=PATIENCE)
 
 
 def test_no_java_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -193,7 +194,7 @@ def test_spark_dies_with_its_process(tmp_path: Path):
     assert len(_with_environment(marker)) >= 3
     process.send_signal(signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while left := _with_environment(marker):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

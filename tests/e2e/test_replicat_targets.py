@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
+from demo.patience import PATIENCE
 from replicat.targets.sql.target import SqlTarget
 from replicat.targets.sqlite.link import path_of
 from tests.support.lost_commits import lose_commits
@@ -42,7 +43,7 @@ class Case:
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         if self.server is not None:
             return self.server.sql(statement, self.bench.schema)
-        conn = sqlite3.connect(path_of(self.bench.url), isolation_level=None, timeout=20)
+        conn = sqlite3.connect(path_of(self.bench.url), isolation_level=None, timeout=PATIENCE)
         try:
             rows = conn.execute(statement).fetchall()
             return [tuple(None if value is None else str(value) for value in row) for row in rows]
@@ -264,7 +265,7 @@ def test_the_connection_is_lost_at_each_step(case: Case, call: str, monkeypatch:
     for number in range(6):
         case.bench.feed.tx((I, KV, [str(number), "x", ""]), *([(D, KV, [str(number - 1), "", ""])] if number else []))
     process = case.bench.replicat()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while case.sql("SELECT id FROM kv") != [("5",)] or not process._pipeline or not process._pipeline.at_end:
         process.step()
         assert time.monotonic() < deadline
@@ -289,7 +290,7 @@ def test_i10_sigkill_at_any_time(case: Case):
     chance = random.Random(4)
     for _ in range(5):
         process = case.bench.spawn()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         before = _csn(case)
         while process.poll() is None and _csn(case) == before and time.monotonic() < deadline:
             time.sleep(0.005)

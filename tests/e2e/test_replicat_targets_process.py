@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from demo.mariadb import MariaServer
+from demo.patience import PATIENCE
 from replicat.targets.kinds import admin_for
 from replicat.targets.sqlite.link import path_of
 from tests.e2e.test_replicat_process import SPARKLESS, Group
@@ -48,7 +49,7 @@ class OtherGroup(Group):
         """See Group; values as text."""
         if self.server is not None:
             return self.server.sql(statement, self.schema)
-        conn = sqlite3.connect(path_of(self.url, self.home.root), isolation_level=None, timeout=20)
+        conn = sqlite3.connect(path_of(self.url, self.home.root), isolation_level=None, timeout=PATIENCE)
         try:
             return [tuple(str(value) for value in row) for row in conn.execute(statement).fetchall()]
         finally:

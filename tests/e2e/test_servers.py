@@ -14,6 +14,7 @@ from demo.embedded import ServerError, processes_in
 from demo.mariadb import MariaServer
 from demo.mysql import MysqlServer
 from demo.mysqld import Mysqld
+from demo.patience import PATIENCE
 from demo.servers import Install, PostgresServer, main
 
 pytestmark = pytest.mark.e2e
@@ -103,7 +104,7 @@ def test_a_server_dies_with_its_starter(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     base = Path(done.stdout.strip())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (base.exists() or processes_in(base)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert base.name.startswith("tg-")

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.servers import PostgresServer
 from tests.support.capturing import Capture
-from tests.support.homes import as_json, good, make_home, wait_for, write
+from tests.support.homes import as_json, good, make_home, write
 from trails.errors import EXIT_OPERATOR, GateError
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
@@ -51,13 +52,13 @@ def running(home: Home) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
 
 
 def metrics(home: Home) -> dict[str, Any]:
     """Its answer to METRICS; nothing before it answers."""
     try:
-        return ask(home, "EXT1", "METRICS", timeout=30)
+        return ask(home, "EXT1", "METRICS", timeout=PATIENCE)
     except GateError:
         return {}
 
@@ -79,7 +80,7 @@ def small_limit(pg_source: PostgresServer) -> Iterator[PostgresServer]:
 def _limit(server: PostgresServer, size: str) -> None:
     server.configure(max_slot_wal_keep_size=size)
     server.reload()
-    wait_for(lambda: server.sql("SHOW max_slot_wal_keep_size") == [(size,)], what="the server's new setting")
+    wait_for(lambda: server.sql("SHOW max_slot_wal_keep_size") == [(size,)], told="the server's new setting")
 
 
 def lose_the_slot(server: PostgresServer) -> None:
@@ -96,7 +97,7 @@ def test_what_a_slot_keeps_back_is_told_while_the_extract_runs_and_when_it_does_
     """METRICS and INFO EXTRACT, DETAIL, running and stopped; WALWARN is a WARNING of its own code; pitfall 11."""
     del source_db
     with running(home) as process:
-        found = wait_for(lambda: looked(home), what="a look at the slot")
+        found = wait_for(lambda: looked(home), told="a look at the slot")
         extra = found["extra"]
         assert (found["program"], found["group"]) == ("EXTRACT", "EXT1")
         assert (extra["log_status"], extra["log_limit_bytes"]) == ("reserved", SEGMENT)
@@ -104,15 +105,15 @@ def test_what_a_slot_keeps_back_is_told_while_the_extract_runs_and_when_it_does_
         assert extra["log_headroom_bytes"] > 0
         # The end of the log as of the look is read at once: nothing waits, and the lag is none.
         none = {"backlog_bytes": 0, "backlog_us": 0}.items()
-        wait_for(lambda: none <= metrics(home).items(), what="an empty backlog")
-        wait_for(lambda: "TG-01755" in Path(home.ggserr).read_text(), what="the warning")
+        wait_for(lambda: none <= metrics(home).items(), told="an empty backlog")
+        wait_for(lambda: "TG-01755" in Path(home.ggserr).read_text(), told="the warning")
         assert "(WALWARN 1.0 KB)" in Path(home.ggserr).read_text()
         text = good(home, "INFO EXTRACT ext1, DETAIL")
         holder = extra["holder"]
         assert f"Log Kept By          {holder}  reserved" in text
         assert "until the source gives it up (max_slot_wal_keep_size 16.0 MB)" in text
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
     # What was kept may be free by now, as the Extract may have come past it: this nobody has read.
     small_limit.sql("SELECT pg_logical_emit_message(false, 'trailgate test', repeat('x', 100000))")
     (stopped,) = as_json(home, "INFO EXTRACT ext1, DETAIL")
@@ -129,11 +130,11 @@ def test_a_lost_slot_ends_the_extract_at_once_with_code_2(home: Home, source_db:
     """Pitfall 12: no retries, whether it is found while running, at START, or by INFO of a stopped Extract."""
     del source_db
     with running(home) as process:
-        wait_for(lambda: looked(home), what="a look at the slot")
+        wait_for(lambda: looked(home), told="a look at the slot")
         process.send_signal(signal.SIGSTOP)
         lose_the_slot(small_limit)
         process.send_signal(signal.SIGCONT)
-        assert process.wait(60) == EXIT_OPERATOR
+        assert process.wait(PATIENCE) == EXIT_OPERATOR
     log = Path(home.ggserr).read_text()
     assert "is lost: the server removed log that was not captured yet" in log
     assert "Trying again can't help: re-sync" in log
@@ -141,4 +142,4 @@ def test_a_lost_slot_ends_the_extract_at_once_with_code_2(home: Home, source_db:
     assert (found["status"], found["kept"]["log_status"]) == ("ABENDED", "lost")
     assert "re-sync" in good(home, "INFO EXTRACT ext1, DETAIL")
     with running(home) as process:
-        assert process.wait(60) == EXIT_OPERATOR
+        assert process.wait(PATIENCE) == EXIT_OPERATOR

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from ggsci.commands.session import OperatorSession
 from tests.support.homes import good, make_home
 from tests.support.killing import kill_at_random, report, run_until, start
@@ -147,6 +148,6 @@ def test_BEGIN_NOW_is_not_obeyed_again_where_the_whole_trail_was_deleted(tmp_pat
     good(home, "CREATE SUBDIRS", OperatorSession(home.root))
     file.run("INSERT INTO account VALUES (2, 100, 'while nothing ran')")
     process = start(home)
-    assert process.wait(timeout=60) == EXIT_OPERATOR
+    assert process.wait(timeout=PATIENCE) == EXIT_OPERATOR
     assert "the ALTER that says where it begins was obeyed before" in report(home).read_text()
     assert not os.listdir(home.folder("dirdat"))

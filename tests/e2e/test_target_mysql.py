@@ -16,6 +16,7 @@ import pytest
 
 from demo.mysql import MysqlServer
 from demo.mysqld import Mysqld
+from demo.patience import PATIENCE
 from demo.proxy import Proxy
 from replicat.model.target import Bag, Match, RefusedError, Truncate, Work
 from replicat.targets.kinds import admin_for
@@ -406,7 +407,7 @@ def test_a_lock_that_is_not_given_and_a_deadlock_are_tried_again(direct: Direct)
         direct.target.apply((direct.rows(layout, updates=[["2", "2"]]),))
         late = threading.Thread(target=_quietly, args=(cursor, "UPDATE kv SET v = 8 WHERE id = 2"), daemon=True)
         late.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         own = isinstance(direct.server, MysqlServer)
         waits = "performance_schema.data_lock_waits" if own else "information_schema.innodb_lock_waits"
         while not direct.sql(f"SELECT 1 FROM {waits}") and time.monotonic() < deadline:

@@ -30,7 +30,8 @@ import pytest
 from demo import workload
 from demo.compare import compare, tables_of
 from demo.guard import Guard, end_now
-from demo.pipeline import Host, wait_for
+from demo.patience import wait_for
+from demo.pipeline import Host
 from demo.ports import free_ports
 from demo.servers import PostgresServer
 from demo.workload import SCHEMA, Watcher, Workload
@@ -171,7 +172,7 @@ class Net:
     def wait(self) -> None:
         """WAIT, from the sources on: what was committed before is applied in all targets when it comes back."""
         for name, kind in (("near", "EXTRACT"), ("branch", "EXTRACT"), ("middle", "ER"), ("far", "REPLICAT")):
-            self.hosts[name].run(f"WAIT {kind} *, SECONDS 100")
+            self.hosts[name].run(f"WAIT {kind} *, SECONDS 200")
 
     def all_run(self) -> bool:
         """Whether each group does; a Replicat that has just been killed may not yet."""
@@ -220,7 +221,7 @@ def urls(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[dic
     yield made
     for name, server in servers.items():
         slots = f"pg_replication_slots WHERE database = 'topology_{name}'"
-        wait_for(lambda: not server.sql(f"SELECT 1 FROM {slots} AND active"), 60)  # noqa: B023
+        wait_for(lambda: not server.sql(f"SELECT 1 FROM {slots} AND active"))  # noqa: B023
         server.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
         server.sql(f'DROP DATABASE "topology_{name}" WITH (FORCE)')
 
@@ -255,14 +256,14 @@ def test_GG_03_a_middle_host_two_targets_two_sources_and_two_readers_of_a_trail(
         Branch(net.urls["two"]) as branch,
     ):
         for watcher in (copy, beside):
-            wait_for(lambda: bool(watcher.last and watcher.last.transfers), 90, net.state)  # noqa: B023
+            wait_for(lambda: bool(watcher.last and watcher.last.transfers), net.state)  # noqa: B023
         for victim in victims:
             done = load.transactions + dice.randrange(20)
-            wait_for(lambda: load.transactions > done, 60)  # noqa: B023
+            wait_for(lambda: load.transactions > done)  # noqa: B023
             branch.sell()
-            wait_for(lambda: net.kill(victim), 60, net.state)  # noqa: B023
+            wait_for(lambda: net.kill(victim), net.state)  # noqa: B023
         load.stop()
-        wait_for(net.all_run, 90, net.state)
+        wait_for(net.all_run, net.state)
         for _ in range(2):
             branch.sell()
             workload.large_transaction(net.urls["one"], 300)

@@ -11,11 +11,12 @@ import psycopg
 import pytest
 
 from demo.guard import end_now
+from demo.patience import wait_for
 from extract.extract import Extract, Settings
 from extract.heartbeat import Heartbeats, Owner
 from extract.sources.postgres.triggers.heartbeat import TriggerSeed
 from ggsci.commands.session import OperatorSession
-from tests.support.homes import bad, good, make_home, wait_for, write
+from tests.support.homes import bad, good, make_home, write
 from tests.support.killing import start
 from tests.support.mirror import Mirror
 from tests.support.trail_script import TRAIL
@@ -108,14 +109,14 @@ def test_commands_of_a_group_that_captures_by_triggers(home: Home, plain_db: str
     assert "3 changes" in shown
     process = start(home)
     try:
-        wait_for(lambda: "RUNNING" in good(home, "INFO EXTRACT ext1", session), what="RUNNING")
+        wait_for(lambda: "RUNNING" in good(home, "INFO EXTRACT ext1", session), told="RUNNING")
         assert "has captured everything that was committed up to" in good(
-            home, "WAIT EXTRACT ext1, SECONDS 60", session
+            home, "WAIT EXTRACT ext1, SECONDS 200", session
         )
         with psycopg.connect(plain_db) as conn:
             conn.execute("INSERT INTO item VALUES (4)")
             assert "postgres" in good(home, "SEND EXTRACT ext1, SHOWTRANS", session)
-        wait_for(lambda: "YES" in good(home, "SEND EXTRACT ext1, LOGEND", session), what="the log's end")
+        wait_for(lambda: "YES" in good(home, "SEND EXTRACT ext1, LOGEND", session), told="the log's end")
         shown = good(home, "INFO EXTRACT ext1, SHOWCH", session)
         assert "PostgreSQL Queue" in shown
         assert "Last record lag" in good(home, "LAG EXTRACT ext1", session)
@@ -162,7 +163,7 @@ def test_a_pipeline_by_triggers_to_another_PostgreSQL(home: Home, plain_db: str,
         )  # fmt: skip
         for table in ("item", "loose"):
             rows = sorted(db.rows(table), key=repr)
-            wait_for(lambda table=table, rows=rows: equal(target, table, rows), 90, f"{table} at the target")
+            wait_for(lambda table=table, rows=rows: equal(target, table, rows), f"{table} at the target")
     finally:
         for process in processes:
             end_now(process.pid)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
-from tests.support.homes import end_all, good, make_home, status, wait_for, write
+from tests.support.homes import end_all, good, make_home, status, write
 from trails.runtime.home.home import Home
 from trails.runtime.home.status import manager_status
 
@@ -66,7 +67,7 @@ class Systemd:
         """The exit code of a control process."""
         words = self.words(name, key)
         return subprocess.run(
-            words, cwd="/", env=self._environment, stdin=subprocess.DEVNULL, timeout=100, check=False
+            words, cwd="/", env=self._environment, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False
         ).returncode
 
 
@@ -90,12 +91,12 @@ def test_a_restart_of_the_unit_interrupts_no_group_and_the_other_unit_stops_them
     main = systemd.start()
     assert manager_status(home).pid == main.pid
     systemd.await_word("WATCHDOG=1")
-    wait_for(lambda: pump().status.value == "RUNNING", 60)
+    wait_for(lambda: pump().status.value == "RUNNING")
     pid = pump().pid
     assert systemd.unit("trailgate")["KillMode"] == "process"
     assert systemd.run("trailgate", "ExecStop") == 0
     systemd.await_word("STOPPING=1")
-    assert main.wait(60) == 0
+    assert main.wait(PATIENCE) == 0
     assert (pump().pid, pump().status.value) == (pid, "RUNNING")
     assert systemd.run("trailgate", "ExecStop") == 0  # nothing runs any more: no failure either
     main = systemd.start()
@@ -105,7 +106,7 @@ def test_a_restart_of_the_unit_interrupts_no_group_and_the_other_unit_stops_them
     assert systemd.run("trailgate-groups", "ExecStop") == 0
     assert pump().status.value == "STOPPED"
     main.terminate()  # what systemd does where ExecStop is not enough
-    assert main.wait(60) == 0
+    assert main.wait(PATIENCE) == 0
 
 
 def test_who_is_restarted_by_systemd(systemd: Systemd) -> None:
@@ -114,8 +115,10 @@ def test_who_is_restarted_by_systemd(systemd: Systemd) -> None:
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
     main = systemd.start()
     main.kill()
-    assert main.wait(60) == -9
+    assert main.wait(PATIENCE) == -9
     write(systemd.home, "mgr", "PROT 1\n")
     words = systemd.words("trailgate", "ExecStart")
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (done.returncode, "did you mean PORT" in done.stderr) == (2, True)

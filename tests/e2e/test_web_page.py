@@ -12,9 +12,10 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
 from demo.browser import be, chromium, complaints
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from ggsci.manager.webtokens import ensure_token, token_path
-from tests.support.homes import end_all, ggsci, good, make_home, status, wait_for, write
+from tests.support.homes import end_all, ggsci, good, make_home, status, write
 from tests.support.link import Source
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -69,7 +70,7 @@ def fetch(url, token=""):
     """(status, body)."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -122,14 +123,14 @@ def test_figures_without_javascript_on_a_narrow_screen_and_from_the_other_page(h
     here, _, port, far_port = homes
     url = f"http://127.0.0.1:{port}"
     wanted = 'trailgate_write_seqno{group="PMP1",home="here",program="PUMP",trail="./dirdat/rt"}'
-    wait_for(lambda: wanted in answers(f"{url}/metrics"), what="the pump's first checkpoint")
+    wait_for(lambda: wanted in answers(f"{url}/metrics"), told="the pump's first checkpoint")
     text = answers(f"{url}/metrics")
     assert 'trailgate_group_up{group="PMP1",home="here",program="PUMP"} 1.0' in text
     assert 'trailgate_manager_up{home="here"} 1.0' in text
     assert 'trailgate_disk_free_bytes{home="here"' in text
     far = f"http://127.0.0.1:{far_port}/"
-    wait_for(lambda: f'href="{url}/stage/here/PMP1"' in answers(far), what="the source's pump on the target's page")
-    wait_for(lambda: "PMP1 → REP1" in answers(far), what="one pipeline there too")
+    wait_for(lambda: f'href="{url}/stage/here/PMP1"' in answers(far), told="the source's pump on the target's page")
+    wait_for(lambda: "PMP1 → REP1" in answers(far), told="one pipeline there too")
     assert fetch(f"{url}/stage/here/PMP1")[0] == 401
     assert "Read Checkpoint #1" in fetch(f"{url}/stage/here/PMP1?tab=showch", ensure_token(here))[1]
     be(browser, width=400, height=800, dark=True, script=False)
@@ -153,12 +154,12 @@ def test_a_pipeline_over_two_homes_in_a_browser(homes, browser):
     """
     here, _, port, far_port = homes
     url = f"http://127.0.0.1:{port}"
-    wait_for(lambda: "REP1" in answers(url), what="the page with both homes")
+    wait_for(lambda: "REP1" in answers(url), told="the page with both homes")
     be(browser)
     browser.get(url)
-    wait_for(lambda: states(browser) == {"PMP1": "RUNNING", "REP1": "STOPPED"}, what="both stages on the page")
-    wait_for(lambda: count(browser, ".panel") == 1, what="one pipeline over both homes")
-    wait_for(lambda: count(browser, ".u-over") == 3, what="three charts")
+    wait_for(lambda: states(browser) == {"PMP1": "RUNNING", "REP1": "STOPPED"}, told="both stages on the page")
+    wait_for(lambda: count(browser, ".panel") == 1, told="one pipeline over both homes")
+    wait_for(lambda: count(browser, ".u-over") == 3, told="three charts")
     click(browser, "[data-key='here/PMP1'].stage")
     wait_for(lambda: "needs the token" in browser.page_source)
     browser.find_element(By.NAME, "token").send_keys(ensure_token(here) + "\n")
@@ -174,15 +175,15 @@ def test_a_pipeline_over_two_homes_in_a_browser(homes, browser):
     wait_for(lambda: states(browser).get("PMP1") == "RUNNING")
     browser.execute_script("window.mark = 1")
     os.kill(status(here, "PMP1").pid, signal.SIGKILL)
-    wait_for(lambda: states(browser).get("PMP1") == "ABENDED", what="the kill on the page")
+    wait_for(lambda: states(browser).get("PMP1") == "ABENDED", told="the kill on the page")
     assert browser.execute_script("return window.mark") == 1, "seen without a reload"
     pid = page_pid(here)
     os.kill(manager_status(here).pid, signal.SIGKILL)
     offline = browser.find_element(By.ID, "offline")
-    wait_for(lambda: "No answer since" in offline.text, what="the page's end on the page")
-    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), what="the page to end with its Manager")
+    wait_for(lambda: "No answer since" in offline.text, told="the page's end on the page")
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), told="the page to end with its Manager")
     far = f"http://127.0.0.1:{far_port}"
-    wait_for(lambda: "gives no answer" in answers(far), what="the other page to say that this one is gone")
+    wait_for(lambda: "gives no answer" in answers(far), told="the other page to say that this one is gone")
     assert "UNKNOWN" in answers(far)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.pipeline import wait_for
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from trails.runtime.home.home import Home
 from trails.runtime.home.status import manager_status
@@ -92,7 +92,7 @@ def manager(bindir: Path, folder: Path) -> Iterator[Path]:
     _ggsci(bindir, folder, "START MANAGER")
     yield folder
     _ggsci(bindir, folder, "STOP MANAGER!")
-    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive, 60)
+    wait_for(lambda: not manager_status(Home(str(folder))).status.is_alive)
 
 
 def _environment() -> dict[str, str]:
@@ -107,7 +107,7 @@ def _run(command: list[str | Path], cwd: Path | None = None, text: str = "", cod
         capture_output=True,
         text=True,
         env=_environment(),
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == code, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from ggsci.flow import pipelines
 from ggsci.flow.pipelines import Pipeline
 from tests.support.homes import as_json, good
-from tests.support.link import LinkBench, Source, wait_until
+from tests.support.link import LinkBench, Source
 from trails.runtime.home import registration
 from trails.runtime.home.registration import Registration
 
@@ -70,7 +71,7 @@ def test_a_collector_that_stands_still_a_link_that_catches_up_and_a_stopped_repl
     assert collector is not None
     os.kill(collector.pid, signal.SIGSTOP)
     megabytes(source, 4)
-    wait_until(lambda: (bench.ask("METRICS")["extra"]["blocked"] or 0) > 0.5, what="a full window")
+    wait_for(lambda: (bench.ask("METRICS")["extra"]["blocked"] or 0) > 0.5, told="a full window")
     (alone,) = pipelines.gather(bench.near, time.time_ns() // 1000)
     pump = alone.stages[0]
     assert pump.holds_back

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from tests.support.crashing import crash_everywhere
 from tests.support.mirror import Mirror
 from tests.support.sqlite_source import SourceFile, capture, run_until_captured, same_rows
@@ -144,7 +145,7 @@ def test_nothing_is_handed_over_before_the_applications_commits_are_on_disk(
     source = file.source()
     extract = file.extract(fs, TRAIL, source)
     clock = RealClock()
-    end = clock.monotonic() + 60
+    end = clock.monotonic() + PATIENCE
     while "can't be synced" not in source.waits_for:
         assert clock.monotonic() < end, "the source does not say what it waits for"
         extract.step()

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from demo.patience import PATIENCE
 from extract.params import KEYWORDS as EXTRACT
 from extract.params import ExtractParams
 from ggsci.manager.params import KEYWORDS as MANAGER
@@ -282,7 +283,7 @@ def test_whoever_asks_a_control_socket_survives_any_answer(home: Home, data: byt
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            assert isinstance(control.ask(home, "EXT1", "STATUS", timeout=30), dict)
+            assert isinstance(control.ask(home, "EXT1", "STATUS", timeout=PATIENCE), dict)
         except GateError as error:
             assert "EXT1" in str(error)  # noqa: PT017  -- the error is only one of two right outcomes
         finally:

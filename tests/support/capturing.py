@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from demo.patience import PATIENCE
 from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
@@ -154,7 +155,7 @@ class Capture:
         finally:
             extract.close()
 
-    def drain(self, extract: Extract, seconds: float = 60) -> None:
+    def drain(self, extract: Extract, seconds: float = PATIENCE) -> None:
         """Step until everything committed so far is in the trail and synced."""
         upto = parse_lsn(self.sql("SELECT pg_current_wal_lsn()::text")[0][0])
         step_until(extract, lambda: extract._assembler.origin.rba >= upto and not extract._assembler.has_whole, seconds)
@@ -196,7 +197,7 @@ def _change(record: list[Any], tables: list[TableDef]) -> list[Change]:
     return [Change(op, table, images[0], images[1])]
 
 
-def step_until(extract: Extract, done: Any, seconds: float = 60) -> None:
+def step_until(extract: Extract, done: Any, seconds: float = PATIENCE) -> None:
     """Drive it as the runtime's loop does, until `done()`."""
     deadline = time.monotonic() + seconds
     while not done():

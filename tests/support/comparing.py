@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from demo.patience import PATIENCE
 from extract.admin import answer as extract_admin
 from extract.extract import Extract
 from replicat.compare.comparing import Comparing, TableResult
@@ -128,7 +129,7 @@ class Compare(LoadBench):
         assert header is not None
         return SourceOf(self.capture.url, header.source)
 
-    def compare(self, pattern: str = "", seconds: float = 60, **options: Any) -> dict[str, TableResult]:
+    def compare(self, pattern: str = "", seconds: float = PATIENCE, **options: Any) -> dict[str, TableResult]:
         """By the source table's name."""
         target = self.target()
         group = self.group(target)

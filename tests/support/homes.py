@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from demo.patience import PATIENCE
 from ggsci.commands.session import OperatorSession
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
@@ -79,19 +80,10 @@ def ggsci(home: Home, *words: str, stdin: str = "", code: int | None = 0) -> str
     """ggsci as a process; what it printed on both outputs."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ggsci", "--home", home.root, *words],
-        input=stdin, capture_output=True, text=True, timeout=100, check=False,
+        input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "condition") -> Any:
-    """The condition's first true value."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return value
 
 
 def write(home: Home, name: str, text: str) -> None:

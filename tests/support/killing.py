@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from demo.guard import end_now
+from demo.patience import PATIENCE
 from trails.runtime.home.home import Home
 
 HEADER = 5000
@@ -51,7 +52,7 @@ def kill_at_random(home: Home, kills: int, dice: random.Random) -> None:
                 left.unlink()
 
 
-def run_until(home: Home, done: Callable[[], bool], seconds: float = 120.0) -> None:
+def run_until(home: Home, done: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Run it, and kill it once that is so."""
     process = start(home)
     end = time.monotonic() + seconds

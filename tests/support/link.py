@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from demo.patience import PATIENCE, WaitError, wait_for
 from tests.support.trail_script import payload_of
 from trails.checkpoint import Checkpoint, load
 from trails.codec import decode_data
@@ -39,20 +40,6 @@ ORDERS = TableDef("sales", "orders", (Column("id", "integer", "bigint", key=True
 ITEMS = TableDef("sales", "items", (Column("id", "integer", "bigint", key=True), Column("note", "text", "text")))
 AUDIT = TableDef("sys", "audit", (Column("at", "text", "text"), Column("raw", "bytes", "bytea")))
 TABLES = (ORDERS, ITEMS, AUDIT)
-
-
-STOP_SECONDS = 60.0
-"""A loaded machine may need as long for an end in order."""
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
-    """The condition's first true value; an AssertionError if it stays false. A loaded machine may need a minute."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"not within {seconds:g} s: {what or condition}")
 
 
 class Source:
@@ -247,7 +234,7 @@ class MiniManager:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         for sock in self.held:
             sock.close()
         for process in self.started:
@@ -265,7 +252,7 @@ class MiniManager:
             with sock, contextlib.suppress(OSError, ValueError):
                 if self.away:
                     continue
-                sock.settimeout(STOP_SECONDS)
+                sock.settimeout(PATIENCE)
                 request = json.loads(sock.makefile().readline())
                 sock.sendall(json.dumps(self._answer(request)).encode() + b"\n")
 
@@ -282,7 +269,7 @@ class MiniManager:
         self.started.append(subprocess.Popen([*self.command, *arguments], pass_fds=[writer]))
         os.close(writer)
         with os.fdopen(reader) as lines:
-            ready, _, _ = select.select([lines], [], [], STOP_SECONDS)
+            ready, _, _ = select.select([lines], [], [], PATIENCE)
             said = json.loads(lines.readline() or '{"error": "died"}') if ready else {"error": "slow"}
         if "port" in said:
             return {"ok": True, "port": self.via(said["port"])}
@@ -300,7 +287,7 @@ def end(process: subprocess.Popen[bytes], gently: float = 0.0) -> None:
     process.kill()
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGCONT)
-    process.wait(60)
+    process.wait(PATIENCE)
 
 
 class LinkBench:
@@ -352,9 +339,9 @@ class LinkBench:
         """STOP PMP1; its exit code."""
         assert self.pump is not None
         self.pump.terminate()
-        return self.pump.wait(STOP_SECONDS)
+        return self.pump.wait(PATIENCE)
 
-    def ended(self, seconds: float = 60) -> tuple[int, str]:
+    def ended(self, seconds: float = PATIENCE) -> tuple[int, str]:
         """Wait for the pump's end: (exit code, what it said on stderr)."""
         assert self.pump is not None
         code = self.pump.wait(seconds)
@@ -362,7 +349,7 @@ class LinkBench:
 
     def ask(self, verb: str) -> dict[str, Any]:
         """Ask the running pump."""
-        return control.ask(self.near, "PMP1", verb, timeout=STOP_SECONDS)
+        return control.ask(self.near, "PMP1", verb, timeout=PATIENCE)
 
     def drained(self) -> bool:
         """Everything in the local trail is acknowledged."""
@@ -371,11 +358,11 @@ class LinkBench:
             return bool(control.ask(self.near, "PMP1", "LOGEND", timeout=5)["logend"])
         return False
 
-    def drain(self, seconds: float = 60) -> None:
+    def drain(self, seconds: float = PATIENCE) -> None:
         """Wait for that."""
         try:
-            wait_until(self.drained, seconds, "the pump at the end of its trail")
-        except AssertionError as error:
+            wait_for(self.drained, "the pump at the end of its trail")
+        except WaitError as error:
             raise AssertionError(f"{error}: {self.errors.read_text()} {self.log()[-3000:]}") from None
 
     def log(self) -> str:

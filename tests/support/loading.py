@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import psycopg
 
+from demo.patience import PATIENCE
 from extract.admin import answer
 from replicat.load.group import LoadingGroup
 from replicat.load.loadtables import LIVE, LoadState, LoadTables, TableRow
@@ -125,7 +126,7 @@ class LoadBench(Bench):
         for _ in range(number):
             self.process.step()
 
-    def until(self, done: Callable[[], bool], seconds: float = 60) -> None:
+    def until(self, done: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Turns until something is so."""
         assert self.process is not None
         deadline = time.monotonic() + seconds

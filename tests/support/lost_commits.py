@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from demo.patience import PATIENCE
 from replicat.run.replicat import Replicat
 from tests.support.replicat_bench import Bench
 from tests.support.replicat_trail import table
@@ -72,7 +73,7 @@ def _apply(bench: Bench, process: Replicat, sql: Callable[[str], list[tuple[Any,
 
 
 def _step_until(process: Replicat, sql: Callable[[str], list[tuple[Any, ...]]], rows: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while int(sql("SELECT count(*) FROM log")[0][0]) < rows:
         assert time.monotonic() < deadline
         if not process.step():

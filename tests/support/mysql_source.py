@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from demo.mysqld import Mysqld
+from demo.patience import PATIENCE
 from demo.proxy import Proxy
 from extract.source import Sink, SourceSettings
 from extract.sources.mysql import admin
@@ -61,7 +62,7 @@ class MysqlCapture(Capture):
     def source(self) -> MysqlSource:  # type: ignore[override]
         return MysqlSource(self.told(), self.said.append)
 
-    def drain(self, extract: Any, seconds: float = 60) -> None:
+    def drain(self, extract: Any, seconds: float = PATIENCE) -> None:
         upto, sink = self.end(extract), extract._assembler
         step_until(extract, lambda: sink.origin >= upto and not sink.has_whole, seconds)
         extract.flush()
@@ -162,7 +163,7 @@ def follow(replica: Mysqld, primary: Mysqld) -> None:
     replica.sql("START SLAVE")
 
 
-def caught_up(replica: Mysqld, primary: Mysqld, seconds: float = 60) -> None:
+def caught_up(replica: Mysqld, primary: Mysqld, seconds: float = PATIENCE) -> None:
     """Wait until a replica has all that its primary has."""
     if _flavour(replica) is Flavour.MARIADB:
         ((at,),) = primary.sql("SELECT @@GLOBAL.gtid_binlog_pos")
@@ -182,7 +183,7 @@ def promote(replica: Mysqld) -> None:
 def purge(server: Mysqld) -> str:
     """Have it throw away all files of its log but a new one, which is returned: one that is still read stays longer."""
     server.sql("FLUSH BINARY LOGS")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         last = str(server.sql("SHOW MASTER STATUS")[0][0])
         server.sql(f"PURGE BINARY LOGS TO '{last}'")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from demo.patience import PATIENCE
 from replicat.load.pausedtable import PausedRow, PausedTable
 from replicat.load.rounds import LoadSettings
 from replicat.run.replicat import Replicat
@@ -73,7 +74,7 @@ class PauseBench(Bench):
         row = self.start()._row
         return pipeline is not None and pipeline.at_end and self.start()._pausing.next(row) is None
 
-    def until(self, done: Callable[[], bool], seconds: float = 60) -> None:
+    def until(self, done: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Turns until something is so."""
         deadline = time.monotonic() + seconds
         while True:

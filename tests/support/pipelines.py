@@ -18,7 +18,8 @@ from pathlib import Path
 
 from demo import workload
 from demo.embedded import BASES
-from demo.pipeline import Options, Pipeline, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
 from demo.workload import SCHEMA, Watcher, Workload
 from replicat.batches.scratch import sweep
@@ -46,7 +47,7 @@ class Rig:
         with Watcher(self.pipeline.target_url) as watcher:
             yield watcher
             before = watcher.looks
-            wait_for(lambda: watcher.looks > before, 60, lambda: "nobody looks at the target any more")
+            wait_for(lambda: watcher.looks > before, lambda: "nobody looks at the target any more")
         assert not watcher.faults
 
     def is_linked(self) -> bool:
@@ -54,7 +55,7 @@ class Rig:
         (pump,) = self.pipeline.source.json("SEND PMP1, STATUS")
         return pump["status"] in ("Processing data", "At EOF")
 
-    def ends_equal(self, timeout: float = 120.0) -> None:
+    def ends_equal(self, timeout: float = PATIENCE) -> None:
         """The target ends as the source, row by row."""
         found = self.pipeline.wait_until_equal([SCHEMA], timeout)
         assert sum(table.rows for table in found) > 0
@@ -64,7 +65,7 @@ def _drop(server: PostgresServer, database: str) -> None:
     """Drop a database with its slots; a walsender may take a moment to let go of one."""
     server.start()
     where = f"WHERE database = '{database}'"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while server.sql(f"SELECT 1 FROM pg_replication_slots {where}"):
         server.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots {where} AND active")
         server.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots {where} AND NOT active")

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from demo.pipeline import Host, wait_for
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Host
 from ggsci.commands.groups import order_start
 from ggsci.commands.session import OperatorSession
 from ggsci.table.table import GRAMMAR
@@ -84,7 +85,7 @@ class Reader:
             self._shell(self.hosts[step.host], self._filled(step.text))
             return
         if step.until:
-            wait_for(lambda: step.until in self.commands(step.host, step.text), 60, lambda: "\n".join(self.said[-20:]))
+            wait_for(lambda: step.until in self.commands(step.host, step.text), lambda: "\n".join(self.said[-20:]))
         else:
             self.commands(step.host, step.text)
 
@@ -108,7 +109,7 @@ class Reader:
         environment = {**host.environment, "PATH": self.path}
         done = subprocess.run(
             ["/bin/bash", "-euo", "pipefail", "-c", text], cwd=host.home, env=environment, capture_output=True,
-            text=True, check=False, timeout=60,
+            text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
         self.said.append(f"{text}\n{done.stdout}{done.stderr}")
         assert done.returncode == 0, "\n".join(self.said[-12:])
@@ -128,4 +129,4 @@ class Reader:
             env={**host.environment, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.started.append(process)
-        wait_for(lambda: process.poll() is not None or host.statuses()[group]["status"] == "RUNNING", 60)
+        wait_for(lambda: process.poll() is not None or host.statuses()[group]["status"] == "RUNNING")

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+from demo.patience import PATIENCE
 from demo.ports import free_port
 from ggsci.certificates import files
 from ggsci.certificates.folder import Folder
@@ -63,5 +64,5 @@ class Listening:
     def close(self) -> None:
         """End it."""
         self._end = True
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         self.collectors.close()

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from demo.embedded import cache
+from demo.patience import PATIENCE
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ def _made(archive: Path) -> bool:
         command = [sys.executable, "-m", "tests.support.spark_archive", scratch]
         env = os.environ | {OPTIONS: f"-XX:ArchiveClassesAtExit={made}"}
         try:
-            subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=240)
+            subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=PATIENCE)
         except subprocess.SubprocessError as error:
             warnings.warn(f"Spark's tests start slower, without an archive of classes: {error}", stacklevel=2)
             return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo.patience import PATIENCE
 from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.params import ExtractParams
@@ -58,7 +59,7 @@ class SourceFile:
 
     def connect(self) -> sqlite3.Connection:
         """An application's connection, in autocommit."""
-        return sqlite3.connect(self.path, isolation_level=None, timeout=30)
+        return sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
 
     def run(self, *statements: str) -> None:
         """Statements of an application, each committed."""
@@ -109,7 +110,7 @@ class SourceFile:
         return int(self.rows("SELECT max(id) FROM trailgate_log")[0][0])
 
 
-def run_until_captured(extract: Extract, file: SourceFile, seconds: float = 60.0) -> None:
+def run_until_captured(extract: Extract, file: SourceFile, seconds: float = PATIENCE) -> None:
     """Step until all that is committed now is durable in the trail."""
     goal = file.last()
     clock = RealClock()

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from demo.patience import PATIENCE
 from demo.servers import PostgresServer
 
 WAITS = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()"
@@ -27,7 +28,7 @@ def commits_wait(server: PostgresServer, url: str) -> Iterator[None]:
         server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         try:
             server.reload()
-            probe, end = pool.submit(_ask, url, _PROBE), time.monotonic() + 60
+            probe, end = pool.submit(_ask, url, _PROBE), time.monotonic() + PATIENCE
             while not _ask(url, WAITS):
                 assert time.monotonic() < end, "no commit waits for the standby"
                 if probe.done():

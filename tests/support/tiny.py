@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration
 from trails.runtime.home.status import GroupStatus, Status, status_of
 from trails.runtime.process import control
 
-ask = partial(control.ask, timeout=60)  # a loaded machine may need a while for any answer
+ask = partial(control.ask, timeout=PATIENCE)  # a loaded machine may need a while for any answer
 
 TINY = """
 import os, sys, time
@@ -111,7 +112,7 @@ class Running:
         """(exit code, stderr), after that signal."""
         if number:
             self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60)
+        _, errors = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, errors
 
 
@@ -122,7 +123,7 @@ def group_status(home: Home) -> GroupStatus:
 
 def wait_for(home: Home, wanted: Status) -> GroupStatus:
     """Until EXT1 is in that status."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while (found := group_status(home)).status is not wanted:
         assert time.monotonic() < end, found
         time.sleep(0.01)

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from demo.patience import PATIENCE
 from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.params import ExtractParams
@@ -106,7 +107,7 @@ class TriggeredDb:
             session.close()
 
 
-def run_until_captured(extract: Extract, db: TriggeredDb, seconds: float = 60.0) -> None:
+def run_until_captured(extract: Extract, db: TriggeredDb, seconds: float = PATIENCE) -> None:
     """Step until all that is committed now is durable in the trail, and released."""
     goal = str(db.rows("SELECT pg_current_snapshot()::text")[0][0])
     clock = RealClock()

@@ -13,11 +13,11 @@ import pytest
 
 from collector import door as collector_door
 from collector.server import listen
+from demo.patience import wait_for
 from ggsci.manager import access
 from ggsci.manager import door as manager_door
 from ggsci.manager.params import ManagerParams
 from tests.support.homes import make_home
-from tests.support.link import wait_until
 from tests.support.secure import Listening
 from trails.link import wire
 from trails.link.wire import Side, WireSession
@@ -140,11 +140,11 @@ def test_silent_strangers_of_one_address_do_not_fill_the_manager(home, monkeypat
     manager = Listening(home, "NOTLS")
     try:
         links = [socket.create_connection(("127.0.0.1", manager.port)) for _ in range(4)]
-        wait_until(lambda: len(manager.collectors._door._visitors) == 4)
+        wait_for(lambda: len(manager.collectors._door._visitors) == 4)
         assert not served(manager)
         for link in links:
             link.close()
-        wait_until(lambda: served(manager))
+        wait_for(lambda: served(manager))
         assert "asks too often or too much at once" in manager.log()
     finally:
         manager.close()
@@ -209,9 +209,9 @@ def test_no_descriptors_left_makes_nobody_spin(home):
         os.close(low)
         resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
         link.connect(("127.0.0.1", manager.port))
-        wait_until(lambda: door._pause_until > time.monotonic() and door._listener.fileno() not in door.waits())
+        wait_for(lambda: door._pause_until > time.monotonic() and door._listener.fileno() not in door.waits())
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        wait_until(lambda: "No pump could be served for a moment" in manager.log())
+        wait_for(lambda: "No pump could be served for a moment" in manager.log())
         link.sendall(b'{"trailgate": 1, "verb": "PING"}\n')
         link.settimeout(60)
         assert b'"ok": true' in link.recv(1000)
@@ -244,7 +244,7 @@ def test_a_collector_serves_the_address_that_asked_for_it():
     """Another one is dropped before it can say anything."""
     door, log, port = at_the_door(only="10.0.0.1")
     with socket.create_connection(("127.0.0.1", port)) as link:
-        wait_until(lambda: door.step() or log.lines)
+        wait_for(lambda: door.step() or log.lines)
         assert link.recv(1) == b""
     assert "10.0.0.1 asked for this Collector" in log.lines[0]
     door.close()
@@ -257,13 +257,13 @@ def test_a_collector_serves_the_pump_it_was_started_for():
         session, before = WireSession(Side.PUMP), len(log.lines)
         with socket.create_connection(("127.0.0.1", port)) as link:
             link.sendall(b"".join(map(bytes, session.send(wrong))))
-            wait_until(lambda before=before: door.step() or len(log.lines) > before)
+            wait_for(lambda before=before: door.step() or len(log.lines) > before)
             (told,) = session.receive(link.recv(10_000))
         assert isinstance(told, wire.Refuse) and not told.permanent
         assert f"is pump {wrong.pump}" in log.lines[-1]
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(b"".join(map(bytes, WireSession(Side.PUMP).send(HELLO))))
-        channel, event = wait_until(door.step)
+        channel, event = wait_for(door.step)
         assert event == HELLO
         channel.close()
     door.close()
@@ -275,7 +275,7 @@ def test_silent_callers_do_not_keep_the_pump_waiting():
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(7)]
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(b"".join(map(bytes, WireSession(Side.PUMP).send(HELLO))))
-        channel, event = wait_until(door.step)
+        channel, event = wait_for(door.step)
         assert event == HELLO
         channel.close()
     for one in silent:
@@ -289,14 +289,14 @@ def test_the_wrong_kind_of_caller_is_told(tmp_path):
     door, log, port = at_the_door()
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(b"\x16\x03\x01\x00\x05hello")
-        wait_until(lambda: door.step() or log.lines)
+        wait_for(lambda: door.step() or log.lines)
     assert "talks no TLS" in log.lines[0]
     door.close()
     door, log, port = at_the_door(folder=str(tmp_path))
     session = WireSession(Side.PUMP)
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(b"".join(map(bytes, session.send(HELLO))))
-        wait_until(lambda: door.step() or log.lines)
+        wait_for(lambda: door.step() or log.lines)
         told = list(session.receive(link.recv(10_000)))
     assert isinstance(told[0], wire.Refuse)
     assert "talks TLS only" in told[0].text

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from tests.support.homes import make_home
-from tests.support.link import wait_until
 from tests.support.secure import certify
 from trails.errors import GateError
 from trails.format import BLOCK_HEADER_SIZE
@@ -62,7 +62,7 @@ def run(*ends: Channel) -> list[wire.Event]:
 def until(count: int, *ends: Channel) -> list[wire.Event]:
     """So many events."""
     events: list[wire.Event] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while len(events) < count:
         assert time.monotonic() < deadline, f"only {len(events)} of {count} events came"
         events += run(*ends)
@@ -152,7 +152,7 @@ def test_a_collector_that_refuses_the_certificate_is_told_by_name(folder, tmp_pa
             server.do_handshake()
         return error_of(pump)
 
-    assert "C refused our certificate: it is of another CA" in wait_until(told)
+    assert "C refused our certificate: it is of another CA" in wait_for(told)
     pump.close()
     server.close()
 
@@ -164,7 +164,7 @@ def test_a_cut_link_is_away_in_both_kinds(folder):
         pump.send(HELLO)
         until(1, pump, collector)
         collector.close()
-        assert re.search("closed the link|link is lost", wait_until(lambda: error_of(pump)))  # noqa: B023
+        assert re.search("closed the link|link is lost", wait_for(lambda: error_of(pump)))  # noqa: B023
         pump.close()
 
 

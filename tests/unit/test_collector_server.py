@@ -14,7 +14,8 @@ from collector.collector import Collector
 from collector.door import PumpDoor
 from collector.params import CollectorParams, parse_ports
 from collector.server import Server, listen, tell_ready
-from tests.support.link import Source, wait_until
+from demo.patience import PATIENCE, wait_for
+from tests.support.link import Source
 from trails.errors import OperatorError
 from trails.link import wire
 from trails.link.wire import FRAME, Side, WireSession, WireState
@@ -116,7 +117,7 @@ def served():
     thread.start()
     yield port, log, errors, thread
     stop.requested = True
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -143,7 +144,7 @@ def test_strangers_do_not_end_the_collector(served):
         welcome = talk(sock, WireSession(Side.PUMP), HELLO)
         assert isinstance(welcome, wire.Welcome)
         assert welcome.origin == Position(0, 0)
-    wait_until(lambda: any("closed the link" in line for line in log.lines))
+    wait_for(lambda: any("closed the link" in line for line in log.lines))
 
 
 def test_another_version_is_refused_with_both_numbers(served):
@@ -158,7 +159,7 @@ def test_another_version_is_refused_with_both_numbers(served):
         assert refuse.permanent
         assert "version 9" in refuse.text
         assert "speaks 1" in refuse.text
-    thread.join(60)
+    thread.join(PATIENCE)
     assert isinstance(errors[0], OperatorError)
 
 
@@ -179,7 +180,7 @@ def test_a_silent_pump_ends_the_session_within_the_bound(served):
     with socket.create_connection(("127.0.0.1", port)) as sock:
         session = WireSession(Side.PUMP)
         assert isinstance(talk(sock, session, replace(HELLO, dead=600)), wire.Welcome)
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     assert not errors
     assert any("nothing was heard for 0.6 seconds" in line for line in log.lines)
@@ -195,5 +196,5 @@ def test_a_goodbye_is_answered(served):
         if not isinstance(session.next_event(), wire.Bye):
             talk(sock, session)
         assert session.state is WireState.CLOSED
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not errors

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import wait_for
 from extract.extract import Extract, Settings
 from extract.params import ExtractParams
 from extract.retention import Retained, RetentionGuard
@@ -17,7 +18,7 @@ from extract.sources.postgres.guard import retained
 from extract.sources.postgres.limits import WalLimits
 from extract.sources.postgres.slots import STALE_SECONDS, SlotFacts
 from ggsci.manager.slots import FIRST_SECONDS, REPEAT_SECONDS, SlotChecks
-from tests.support.homes import make_home, wait_for
+from tests.support.homes import make_home
 from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import TRAIL, Tx
 from trails.errors import EXIT_OPERATOR, AwayError, OperatorError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from extract.assemble import Assembler
 from extract.heartbeat import SEED, Heart, Heartbeats, Owner
-from tests.support.link import wait_until
 from tests.unit.test_extract_assemble import Blocks, transaction
 from trails.errors import AwayError
 from trails.heartbeat import Beat, Stamp, beat_of
@@ -172,7 +172,7 @@ class FakeSeed:
         self.beats += 1
         self.last = every
         if every == 7:
-            self.held.wait(60)
+            self.held.wait(PATIENCE)
 
     def close(self) -> None:
         self.closed += 1
@@ -184,7 +184,7 @@ def test_the_thread_compares_clocks_and_writes():
     database = FakeSeed(ahead_us=5_000_000, clock=clock)
     heart = Heart(lambda: database, clock, 2, told.append)
     heart.start()
-    wait_until(lambda: database.beats)
+    wait_for(lambda: database.beats)
     assert heart.ahead_us == 5_000_000
     heart.tell()
     assert len(told) == 1
@@ -195,7 +195,7 @@ def test_the_thread_compares_clocks_and_writes():
     assert found.ahead_us == -heart.ahead_us
     assert found.stamps == (Stamp("EXTRACT", "EXT1", found.stamps[0].us, 0),)
     heart.close()
-    wait_until(lambda: database.closed)
+    wait_for(lambda: database.closed)
 
 
 def test_each_is_written_when_it_is_due_and_a_pause_is_said_once():
@@ -232,7 +232,7 @@ def test_a_database_that_is_away_is_told_once_and_tried_again(monkeypatch):
     told: list[str] = []
     heart = Heart(connect, RealClock(), 2, told.append)
     heart.start()
-    wait_until(lambda: len(seeds) == 4 and seeds[-1].beats)
+    wait_for(lambda: len(seeds) == 4 and seeds[-1].beats)
     heart.tell()
     heart.close()
     assert told == ["no heartbeat was written: gone fishing"]
@@ -244,8 +244,8 @@ def test_a_database_that_hangs_holds_nobody_up():
     database = FakeSeed(every=7)
     heart = Heart(lambda: database, RealClock(), 0, lambda text: None)
     heart.start()
-    wait_until(lambda: database.beats)
+    wait_for(lambda: database.beats)
     heart.close()
     assert heart._thread.is_alive()
     database.held.set()
-    wait_until(lambda: database.closed)
+    wait_for(lambda: database.closed)

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from demo.patience import PATIENCE
 from extract import longtrans
 from extract.extract import Extract, Settings
 from extract.longtrans import LongSetting, LongTransactions, OpenTransaction, Outstanding, long_setting, seconds_of
@@ -130,7 +131,7 @@ def test_a_source_that_does_not_answer_holds_up_nothing(monkeypatch: pytest.Monk
 
     def stuck() -> Outstanding:
         asked.append(1)
-        answer.wait(60)
+        answer.wait(PATIENCE)
         return Outstanding((transaction("7", 2),))
 
     clock, said = FakeClock(), []

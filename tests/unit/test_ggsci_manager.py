@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from ggsci.manager import lag as manager_lag
 from ggsci.manager import purge as manager_purge
@@ -19,7 +20,7 @@ from ggsci.manager.manager import Manager
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import PurgeRule
 from tests.support.beating import SECOND, beat, piped
-from tests.support.homes import good, make_home, wait_for
+from tests.support.homes import good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
@@ -202,7 +203,7 @@ class Group:
     def end(self) -> None:
         """Wait until its process has ended, and let the Manager see it."""
         process = self.child.process
-        process.wait(60)
+        process.wait(PATIENCE)
         self.children.look()
 
     def later(self, seconds: float) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from ggsci import admin
 from ggsci.__main__ import main
 from ggsci.commands import terminal
@@ -28,7 +29,7 @@ from ggsci.shell.completing import Choices
 from ggsci.shell.prompt import KEEP_COMMANDS, MaskedFile, shorten
 from ggsci.table.row import SECTIONS
 from ggsci.table.table import COMMANDS, GRAMMAR
-from tests.support.homes import as_json, bad, good, make_home, run, wait_for, write
+from tests.support.homes import as_json, bad, good, make_home, run, write
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.runtime.home import registration

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from ggsci import admin
 from ggsci.commands import waiting
 from ggsci.commands.waiting import _has_changes, _in_order
-from tests.support.homes import bad, good, group, make_home, wait_for
+from tests.support.homes import bad, good, group, make_home
 from tests.support.replicat_trail import TrailFeed, table
 from trails.position import START, Position, TrailName
 from trails.record import Op
@@ -93,14 +94,14 @@ def test_it_ends_when_the_group_is_there_and_not_before(home, monkeypatch):
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(good(home, "WAIT REPLICAT rep1")))
     thread.start()
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE)
     feed.tx((Op.INSERT, T, ["2"]))
     assert not said
     load["to_copy"], place = ["s.t"], goal
     asked.clear()
-    assert asked.wait(60) and not said
+    assert asked.wait(PATIENCE) and not said
     load.clear()
-    wait_for(lambda: said, what="the end of WAIT")
+    wait_for(lambda: said, told="the end of WAIT")
     thread.join()
     assert f"REPLICAT REP1 has applied everything in ./dirdat/rt up to file 0, RBA {goal.rba}" in said[0]
     feed.close()

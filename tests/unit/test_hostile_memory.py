@@ -16,6 +16,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from demo.patience import PATIENCE
 from tests.support.homes import make_home
 from trails.codec import COLUMNS_A_BLOCK, Payload, _compress, decode_data, decode_defs, encode_defs, portions
 from trails.errors import DamageError
@@ -167,7 +168,7 @@ def test_a_collector_refuses_a_bomb_and_stays_small(collector: Any, name: str) -
         assert memory_of(process.pid) - before < 150 * MIB
     select.select([ended], [], [], 60)
     os.close(ended)
-    assert process.wait(60) == 2
+    assert process.wait(PATIENCE) == 2
 
 
 def test_long_types_count_too_where_definitions_are_bounded(collector: Any) -> None:
@@ -189,7 +190,7 @@ def test_long_types_count_too_where_definitions_are_bounded(collector: Any) -> N
             continue
         assert isinstance(said, wire.Refuse) and said.permanent
         assert "bound of 1000000" in said.text
-    assert process.wait(60) == 2
+    assert process.wait(PATIENCE) == 2
 
 
 def test_what_a_table_counts_grows_with_its_texts() -> None:

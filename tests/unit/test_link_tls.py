@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from ggsci.certificates import files, revoking
 from pump.build import build
 from pump.checking import check_group
@@ -19,7 +20,6 @@ from pump.link import greet
 from pump.params import RemoteHost
 from tests.support.homes import make_home
 from tests.support.interceptor import JUNK, Interceptor
-from tests.support.link import wait_until
 from tests.support.secure import Listening, certify, folder, without_certificates
 from tests.support.trail_script import IDENTITY
 from trails.errors import AwayError, OperatorError, ProtocolError, UntrustedError
@@ -150,7 +150,7 @@ def test_a_certificate_that_does_not_do_is_told_on_both_sides(
     manager = listening(far)
     with pytest.raises(kind, match=pump_says):
         ask(near, manager)
-    wait_until(lambda: manager_says in manager.log(), what=manager_says)
+    wait_for(lambda: manager_says in manager.log(), told=manager_says)
 
 
 def test_a_peer_without_a_certificate_is_refused(homes, listening):
@@ -165,7 +165,7 @@ def test_a_peer_without_a_certificate_is_refused(homes, listening):
     ):
         peer.sendall(b'{"trailgate": 1, "verb": "PING"}\n')
         assert not peer.recv(100)
-    wait_until(lambda: "showed no certificate" in manager.log())
+    wait_for(lambda: "showed no certificate" in manager.log())
 
 
 def test_an_older_tls_is_refused(homes, listening):
@@ -176,7 +176,7 @@ def test_an_older_tls_is_refused(homes, listening):
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
     with socket.create_connection((HOST, manager.port)) as sock, pytest.raises(ssl.SSLError):
         context.wrap_socket(sock, server_hostname=HOST)
-    wait_until(lambda: "does not talk TLS 1.3" in manager.log())
+    wait_for(lambda: "does not talk TLS 1.3" in manager.log())
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_plain_and_tls_do_not_meet(homes, listening, text, secure, kind, told):
     manager = listening(far, text)
     with pytest.raises(kind, match=told):
         ask(near, manager, secure=secure)
-    wait_until(lambda: told in manager.log())
+    wait_for(lambda: told in manager.log())
 
 
 def test_notls_on_both_sides_is_plain(homes, listening):
@@ -249,7 +249,7 @@ def test_a_manager_without_certificates_says_so(homes, listening):
     with pytest.raises(UntrustedError, match=r"no certificates that it can use.*CREATE CERTIFICATES") as error:
         ask(near, manager)
     assert far.root not in str(error.value), "a stranger is told no paths"
-    wait_until(lambda: f"refused: the link is TLS and {folder(far).file(tls.CA)} is missing" in manager.log())
+    wait_for(lambda: f"refused: the link is TLS and {folder(far).file(tls.CA)} is missing" in manager.log())
     certify(near, far)
     ask(near, manager)
 
@@ -359,7 +359,7 @@ def test_nor_one_that_is_linked(homes, junk):
             if side is Side.COLLECTOR:
                 channel._bytes_in = 1  # it has heard a HELLO
             with pytest.raises(AwayError, match="link") as caught:
-                wait_until(lambda channel=channel: channel.receive(0.0))
+                wait_for(lambda channel=channel: channel.receive(0.0))
             assert not isinstance(caught.value, UntrustedError)
 
 
@@ -373,7 +373,7 @@ def linked(near, far):
     thread = threading.Thread(target=lambda: found.append(server.wrap_socket(collector, server_side=True)))
     thread.start()
     pump = tls.client_context(tls.folder_of(near.root)).wrap_socket(pump, server_hostname=HOST)
-    thread.join(60)
+    thread.join(PATIENCE)
     return pump, found[0], listener
 
 
@@ -400,7 +400,7 @@ def test_nobody_asks_in_another_homes_name(homes, listening):
         OperatorError, match=f"says to be home {'f' * 32}; its certificate is home {near.id}'s. A copied home"
     ):
         ask(other, manager)
-    wait_until(lambda: f"says to be home {'f' * 32}; its certificate is home {near.id}'s" in manager.log())
+    wait_for(lambda: f"says to be home {'f' * 32}; its certificate is home {near.id}'s" in manager.log())
 
 
 @pytest.mark.parametrize("whose", ["pump", "Manager"])
@@ -509,7 +509,7 @@ def test_a_revoked_home_is_refused_where_the_list_is(homes, listening, tmp_path,
         folder(far).write(tls.REVOKED, folder(ca_home).read(tls.REVOKED))
         with pytest.raises(OperatorError, match=r"refused our certificate: it was revoked\. To let that home in again"):
             ask(near, manager)
-        wait_until(lambda: "its certificate was revoked (ca.crl here says so)" in manager.log())
+        wait_for(lambda: "its certificate was revoked (ca.crl here says so)" in manager.log())
     else:
         revoke(ca_home, far)
         ask(near, manager)

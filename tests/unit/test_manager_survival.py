@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from ggsci.flow import pipelines
 from ggsci.manager import children as manager_children
 from ggsci.manager.children import CENSUS_SECONDS, HELD_SECONDS, SPACE_SECONDS
 from ggsci.views.view import stamp
 from ggsci.web import panels
-from tests.support.homes import answering, as_json, bad, good, group, wait_for
+from tests.support.homes import answering, as_json, bad, good, group
 from tests.support.managing import Team, by_hand, home_of_a_manager, like_a_group, log_text, params
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import MANAGER
@@ -48,9 +49,9 @@ def test_a_manager_killed_in_the_middle_of_a_start_leaves_one_process(home):
         return bool(second.child and second.child.alive and second.child.pid == status_pid(home))
 
     both = {first.child.pid, second.child.pid}
-    wait_for(lambda: status_pid(home) in both, 60)
-    wait_for(lambda: any(p.poll() is not None for p in home.__dict__["started"]), 60)
-    wait_for(settled, 60)
+    wait_for(lambda: status_pid(home) in both)
+    wait_for(lambda: any(p.poll() is not None for p in home.__dict__["started"]))
+    wait_for(settled)
     assert "is down" not in log_text(home)
 
 
@@ -66,11 +67,11 @@ def test_what_a_person_started_by_hand_is_found_and_watched(home):
     team.children.adopt_and_start()
     assert team.child is None
     pid = by_hand(home)
-    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process, 60)
+    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process)
     team.later(CENSUS_SECONDS + 1)
     assert (team.child.pid, team.child.alive, team.child.row("R1")["watched"]) == (pid, True, "adopted")
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: team.children.look() or not team.child.alive or team.child.pid != pid, 60)
+    wait_for(lambda: team.children.look() or not team.child.alive or team.child.pid != pid)
     assert "is down (exit code 3)" in log_text(home)
     events = [json.loads(line) for line in Path(home.ggserr_json).read_text().splitlines()]
     about = {"program": "REPLICAT", "group": "R1", "exit_code": 3}
@@ -85,7 +86,7 @@ def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):
     team.children.start("R1")
     lock = home.fs.lock(home.lock("R1"))
     gate.touch()
-    team.child.process.wait(60)
+    team.child.process.wait(PATIENCE)
     team.children.look()
     lock.release()
     assert (team.child.code, team.child.retry_at is not None) == (3, True)
@@ -199,7 +200,7 @@ def test_tries_count_within_resetminutes(home):
         team.children.start("R1")
         for _ in range(6):
             if team.child.process:
-                team.child.process.wait(60)
+                team.child.process.wait(PATIENCE)
             team.children.look()
             team.later(every)
         assert ("did not help within 100 seconds" in log_text(home)) == given_up
@@ -224,7 +225,7 @@ def test_tries_outlive_the_manager(home):
         team.children.adopt_and_start()
         team.later(0)
         if started := team.child.process:
-            started.wait(60)
+            started.wait(PATIENCE)
             team.children.look()
         return team.tries, started is not None
 
@@ -245,10 +246,10 @@ def test_an_operators_start_and_a_deletion_forget_the_tries(home):
     path.write_text('{"R1": 7}')
     assert Team(home, TWICE).children._tries.of("R1") == 0
     assert "AUTORESTART counts its tries anew" in log_text(home)
-    team.child.process.wait(60)
+    team.child.process.wait(PATIENCE)
     team.children.look()
     team.later(1)
-    team.child.process.wait(60)
+    team.child.process.wait(PATIENCE)
     team.children.look()
     good(home, "DELETE REPLICAT r1")
     team.later(CENSUS_SECONDS)
@@ -317,7 +318,7 @@ def test_a_full_disk_never_makes_autorestart_give_up(home):
     team.children.start("R1")
     for _ in range(6):
         full[0] = "dirdat: 1 MB of 100 GB free"
-        team.child.process.wait(60)
+        team.child.process.wait(PATIENCE)
         ended = team.child.pid
         team.later(SPACE_SECONDS)
         assert (team.child.alive, team.child.waits_for) == (False, full[0])
@@ -334,7 +335,7 @@ def test_a_group_that_cannot_be_looked_at_keeps_its_restart_and_its_neighbours(h
     team = Team(home, "AUTORESTART ER *, WAITSECONDS 1", lambda *_: ["sh", "-c", "exit 3"])
     for name in ("R1", "R2"):
         team.children.start(name)
-        team.children.children[name].process.wait(60)
+        team.children.children[name].process.wait(PATIENCE)
     team.children.look()
     path, first = Path(home.registration("R1")), dict(team.children.children)
     text = path.read_text()
@@ -348,13 +349,13 @@ def test_a_group_that_cannot_be_looked_at_keeps_its_restart_and_its_neighbours(h
     team.later(HELD_SECONDS)
     assert team.child is not first["R1"]
     for child in team.children.children.values():
-        child.process.wait(60)
+        child.process.wait(PATIENCE)
 
 
 def test_a_process_whose_registration_is_damaged_is_still_there(home):
     """What runs is told by its lock: an adopted process is not taken for dead."""
     by_hand(home)
-    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process, 60)
+    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process)
     team = Team(home, "AUTORESTART ER *")
     team.children.adopt_and_start()
     Path(home.registration("R1")).write_text("{")
@@ -373,7 +374,7 @@ def test_a_deleted_group_is_forgotten_and_a_task_is_left_alone(home):
     task = team.children.children["LOAD1"]
     for child in (task, team.child):
         assert child.process is not None
-        child.process.wait(60)
+        child.process.wait(PATIENCE)
     team.children.look()
     assert (task.code, task.retry_at) == (3, None) and team.child.retry_at is not None
     good(home, "DELETE REPLICAT r1")
@@ -386,7 +387,7 @@ def test_refresh_takes_back_a_restart_that_no_rule_wants_any_more(home):
     """AUTORESTART was taken out of mgr.prm while a restart waited."""
     team = Team(home, "AUTORESTART ER *, WAITSECONDS 60", lambda *_: ["sh", "-c", "exit 3"])
     team.children.start("R1")
-    team.child.process.wait(60)
+    team.child.process.wait(PATIENCE)
     team.children.look()
     assert team.child.retry_at is not None
     team.children.refresh(params(""))

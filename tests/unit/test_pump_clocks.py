@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from demo.patience import wait_for
 from pump.job import PumpJob
 from pump.params import PumpParams, RemoteHost
 from pump.phase import LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
-from tests.support.link import Source, wait_until
+from tests.support.link import Source
 from trails.fs import RealFs
 from trails.link import wire
 from trails.link.channel import Channel
@@ -64,10 +65,10 @@ class Link:
 
     def _heard(self) -> list[Any]:
         """What the pump has sent; its PINGs are answered on the way."""
-        return wait_until(lambda: self.collector.receive(self.clock.monotonic()))
+        return wait_for(lambda: self.collector.receive(self.clock.monotonic()))
 
     def _until(self, condition: Any) -> None:
-        wait_until(lambda: self.pump.step() or condition())
+        wait_for(lambda: self.pump.step() or condition())
 
     def _count(self, what: str) -> int:
         """Messages that the pump has sent or got."""
@@ -80,9 +81,7 @@ class Link:
         self._until(lambda: self._count("messages_out") > sent)
         self.clock.sleep(there)
         asked = self._count("messages_out")
-        wait_until(
-            lambda: self.collector.receive(self.clock.monotonic()) or self.collector.traffic.messages_in == asked
-        )
+        wait_for(lambda: self.collector.receive(self.clock.monotonic()) or self.collector.traffic.messages_in == asked)
         self.clock.sleep(back)
         self.take()
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from demo.patience import wait_for
 from pump.link import Dialler, LinkRequest, _read_line, dial, parse_reply
-from tests.support.link import wait_until
 from trails.errors import AwayError, OperatorError, ProtocolError
 
 
@@ -119,7 +119,7 @@ def test_a_dialler_wakes_its_loop_and_gives_the_error():
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         dialler = Dialler(request(nobody.getsockname()[1]), 60)
         with pytest.raises(AwayError, match="Connection refused"):
-            wait_until(dialler.result)
+            wait_for(dialler.result)
         dialler.close()
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from demo.patience import wait_for
 from pump.job import PumpJob
 from pump.params import PumpParams, RemoteHost
 from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
-from tests.support.link import Source, wait_until
+from tests.support.link import Source
 from trails.checkpoint import Place
 from trails.errors import MismatchError, OperatorError
 from trails.fs import RealFs
@@ -36,7 +37,7 @@ def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
             other, _ = collector.accept()
             other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             other.close()
-        wait_until(lambda: _is_reset(taken))
+        wait_for(lambda: _is_reset(taken))
         pump._source = object()
         pump._caller._dialler = _Got(taken)
         pump._phase = LinkPhase.DIALLING

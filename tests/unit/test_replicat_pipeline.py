@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.batches.pipeline import BatchPipeline, Begin, Bounds
 from replicat.run.phase import NEXT, ApplyEvent, ApplyPhase
 from replicat.work.decode import Task
@@ -104,7 +105,7 @@ def test_a_worker_keeps_what_it_has_loaded_out_of_the_search_for_garbage():
     """Spark's workers look for some behind each task."""
     look = "import gc; from replicat.work.decode import settle; settle(); n = gc.get_freeze_count(); settle(); "
     look += "assert 1000 < n == gc.get_freeze_count()"
-    subprocess.run([sys.executable, "-c", look], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", look], check=True, timeout=PATIENCE)
 
 
 def test_the_page_shows_the_table_of_phases():

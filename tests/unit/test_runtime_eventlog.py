@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from tests.support.homes import make_home
 from trails.errors import OperatorError
 from trails.runtime.home.home import Home
@@ -292,7 +293,7 @@ def test_many_writers_lose_and_tear_no_line(home: Home) -> None:
     """Four processes write four megabytes between them: every line stands once, whole, in some file."""
     say(home, "GGSERRLOG MEGABYTES 1, KEEP 20\n")
     writers = [subprocess.Popen([sys.executable, "-P", "-c", WRITER, home.root, str(n)]) for n in range(4)]
-    assert [writer.wait(100) for writer in writers] == [0] * 4
+    assert [writer.wait(PATIENCE) for writer in writers] == [0] * 4
     assert len(files(home)) > 1  # how many, and how long, is up to who is stopped while it rolls
     lines = [line for name in files(home) for line in Path(name).read_text().splitlines()]
     assert all(line.endswith("x" * 1000) for line in lines)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE
 from trails.checkpoint import Checkpoint
 from trails.errors import AwayError, OperatorError
 from trails.runtime.clock import RealClock
@@ -32,7 +33,7 @@ before the suite's own limit, however slow the machine is; one that comes is a t
 """
 
 
-ask = partial(control_module.ask, timeout=60)  # a loaded machine may need a while for any answer
+ask = partial(control_module.ask, timeout=PATIENCE)  # a loaded machine may need a while for any answer
 
 
 def run_asleep(process: Process, stop: Stop) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.homes import wait_for as wait_until
+from demo.patience import PATIENCE, wait_for
 from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters
 from trails import checkpoint
 from trails.errors import AwayError
@@ -42,13 +42,13 @@ LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))\
 def test_what_is_deleted_under_a_process_is_made_anew(home: Home) -> None:
     """Lock, process file, registration, control socket: within a second each stands there again, and that is told."""
     running = Running(home).up()
-    wait_until(lambda: group_status(home).works, what="its first turn, after which it writes the process file again")
+    wait_for(lambda: group_status(home).works, told="its first turn, after which it writes the process file again")
     pid = group_status(home).pid
     paths = [home.lock("EXT1"), home.status("EXT1", "EXTRACT"), home.registration("EXT1"), home.control("EXT1")]
     kept = Path(home.registration("EXT1")).read_text()
     for path in paths:
         os.unlink(path)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not all(map(os.path.exists, paths)) or group_status(home).status is not Status.RUNNING:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -82,7 +82,7 @@ def test_who_loses_the_group_leaves_the_other_as_it_is(home: Home) -> None:
     found = group_status(home)
     assert (found.status, found.pid) == (Status.RUNNING, second.process.pid)
     Path(home.status("EXT1", "EXTRACT")).write_text(json.dumps({"pid": 1, "started_us": 1, "state": "ENDED"}))
-    wait_until(lambda: group_status(home).status is Status.RUNNING, what="the process file to be made anew")
+    wait_for(lambda: group_status(home).status is Status.RUNNING, told="the process file to be made anew")
     assert second.end(signal.SIGTERM) == (0, "")
 
 
@@ -101,7 +101,7 @@ def test_a_process_goes_on_without_log_and_report(home: Home) -> None:
     parameters(home, "DO log\n")
     running = Running(home, before=LIMIT.format(50_000)).up()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while "can't be written: File too large" not in ask(home, "EXT1", "STATUS").get("unwritten", ""):
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from ggsci import facts
 from ggsci.commands import asking
 from tests.support.homes import as_json, bad, good
-from tests.support.homes import wait_for as wait_until
 from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters, read, wait_for
 from trails import checkpoint
 from trails.errors import AwayError
@@ -57,7 +57,7 @@ def test_the_report_and_the_log_tell_the_run(home: Home) -> None:
     secret = "SETENV (DB_KEY = geheim-1)\nGETENV (DB_KEY)\nSOURCEDB postgresql://me:?DB_KEY@h/d\n"
     parameters(home, f"DO busy\n{secret}REPORTCOUNT EVERY 1 SECONDS\n")
     tiny = Running(home).up()
-    wait_until(lambda: "records processed as of" in read(home.report("EXT1")))
+    wait_for(lambda: "records processed as of" in read(home.report("EXT1")))
     tiny.end(signal.SIGTERM)
     report = read(home.report("EXT1"))
     order = [
@@ -125,7 +125,7 @@ def test_the_manager_is_a_process_without_a_group(home: Home) -> None:
     """Its file is mgr.prm, its name MGR."""
     Path(home.prm("mgr")).write_text("COMMENT nothing\n")
     manager = Running(home, "MANAGER", "--home", home.root)
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while manager_status(home).status is not Status.RUNNING:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -196,7 +196,7 @@ def test_a_process_that_hangs_never_looks_healthy(home: Home, monkeypatch: pytes
     monkeypatch.setattr(facts, "STALE_AFTER_US", 0)
     parameters(home, "DO hang\n")
     tiny = Running(home).up()
-    wait_until(lambda: "hanging" in read(home.ggserr))
+    wait_for(lambda: "hanging" in read(home.ggserr))
     turned = group_status(home).turned_us
     assert turned is not None
     said = bad(home, "SEND ext1, STATUS")
@@ -215,13 +215,13 @@ def test_for_whom_a_process_waits_stands_in_its_process_file(home: Home) -> None
     """From its first turn on, so that INFO shows it without asking; it works once it waits for nobody."""
     parameters(home, "DO wait\n")
     tiny = Running(home).up()
-    wait_until(lambda: group_status(home).waits == "Waiting for a friend: refused")
+    wait_for(lambda: group_status(home).waits == "Waiting for a friend: refused")
     assert not group_status(home).works
     assert "Waits                Waiting for a friend: refused" in good(home, "INFO ext1")
     assert as_json(home, "INFO ext1")[0]["waits"] == "Waiting for a friend: refused"
     Path(home.root, "go").touch()
     ask(home, "EXT1", "PING")  # wakes it
-    wait_until(lambda: group_status(home).works)
+    wait_for(lambda: group_status(home).works)
     assert "Waits" not in good(home, "INFO ext1")
     assert tiny.end(signal.SIGTERM) == (0, "")
 
@@ -241,7 +241,7 @@ def test_a_process_that_works_shows_its_loop_turns(home: Home) -> None:
     parameters(home, "DO busy\n")
     tiny = Running(home).up()
     first = group_status(home).turned_us
-    wait_until(lambda: (group_status(home).turned_us or 0) > (first or 0))
+    wait_for(lambda: (group_status(home).turned_us or 0) > (first or 0))
     assert tiny.end(signal.SIGTERM) == (0, "")
 
 
@@ -249,7 +249,7 @@ def test_statistics_by_period_and_parameters_of_a_running_process(home: Home) ->
     """STATS shows, then resets LATEST; GETPARAMINFO of one parameter; unknown requests are told what there is."""
     parameters(home, "DO busy\nSOURCEDB postgresql://me:geheim@h/d\n")
     tiny = Running(home).up()
-    wait_until(lambda: ask(home, "EXT1", "STATS")["tables"])
+    wait_for(lambda: ask(home, "EXT1", "STATS")["tables"])
     said = good(home, "STATS ext1, TOTAL, LATEST, RESET")
     assert said.count("*** Total statistics since") == said.count("*** Latest statistics since") == 1
     assert "Hourly" not in said
@@ -310,7 +310,7 @@ def test_looking_at_the_status_never_hinders_a_start(home: Home) -> None:
     for _ in range(3):
         # We may be stopped while we look, for longer than a start waits for a mere look.
         tiny = Running(home, before="import trails.fs; trails.fs.LOCK_SECONDS = 60\n")
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while group_status(home).status is not Status.RUNNING:
             assert time.monotonic() < end
         assert tiny.end(signal.SIGTERM) == (0, "")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from demo.patience import PATIENCE
 from extract.assemble import Assembler
 from extract.retention import RetentionGuard
 from extract.segments import PIECES, Piece, SegmentSource, SourceSegment
@@ -90,7 +91,7 @@ class Running:
 
     def until(self, place: int) -> None:
         """Poll until everything up to there was handed over."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while self.sink.origin.rba < place:
             if not self.source.poll():
                 select.select(self.source.waits(), [], [], 0.05)

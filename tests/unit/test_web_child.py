@@ -8,13 +8,14 @@ import sys
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.ports import numbers
 from ggsci.manager.web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
 from ggsci.manager.webparams import WebHome, WebParams
 from ggsci.manager.webtokens import token_path
-from tests.support.homes import as_json, good, make_home, wait_for, write
+from tests.support.homes import as_json, good, make_home, write
 from trails.errors import OperatorError, ParamError
 from trails.runtime.clock import RealClock
 from trails.runtime.language.params import parse_text
@@ -53,7 +54,7 @@ class Child:
 
     def ended(self):
         """Step until the process that runs has ended and was seen off."""
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         self.web.step()
 
     def later(self, seconds):
@@ -211,7 +212,7 @@ def test_refresh_starts_it_anew_only_if_something_changed(home):
     child.web.step()
     assert child.process is first
     child.web.refresh(WebParams(port=7891))
-    first.wait(60)
+    first.wait(PATIENCE)
     child.web.step()
     assert child.process not in (first, None)
     child.web.refresh(WebParams())
@@ -227,7 +228,7 @@ def test_one_that_does_not_end_is_killed_without_being_waited_for(home):
     child.web.step()
     assert stubborn.poll() is None
     child.later(END_SECONDS)
-    assert stubborn.wait(60) == -9
+    assert stubborn.wait(PATIENCE) == -9
 
 
 def test_a_program_that_cant_be_started_is_told(home):
@@ -255,7 +256,7 @@ def page(home, given, stdin=subprocess.PIPE):
 def test_off_loopback_without_certificate_it_refuses(home):
     """Exit code 2, with the statement that mends it; WEBNOTLS is the other way."""
     process = page(home, WebParams(port=free_port(), bind="0.0.0.0").to_line())
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "CREATE CERTIFICATES" in out
     assert "CREATE CERTIFICATES" in log_text(home)
@@ -272,13 +273,13 @@ def test_a_page_that_hangs_ends_with_its_manager_too(home):
         process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
         process.stdin.write(WebParams(port=taken.getsockname()[1]).to_line().encode())
         process.stdin.close()
-        assert process.wait(60) == 3
+        assert process.wait(PATIENCE) == 3
 
 
 @pytest.mark.parametrize("given", ["nonsense\n", ""])
 def test_nonsense_on_standard_input_ends_it(home, given):
     process = page(home, given)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "ERROR" in out
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import wait_for
 from ggsci.manager import webtokens as tokens
 from ggsci.manager.webparams import WebParams
 from ggsci.web import __main__ as web_main
 from ggsci.web import guard
-from tests.support.homes import make_home, wait_for
+from tests.support.homes import make_home
 from tests.support.web import Site
 from trails.errors import OperatorError
 from trails.runtime.report.report import Log

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE
 from ggsci.manager.webparams import WebParams
 from ggsci.manager.webtokens import ensure_token
 from ggsci.web import details, drawing, guard, trailpages, words
@@ -390,7 +391,7 @@ def test_a_bug_is_told_by_name_and_nothing_of_it_shown(site, monkeypatch):
 def test_pages_that_hang_keep_their_threads_and_others_are_drawn(site, monkeypatch):
     """However often somebody asks for what hangs, there are never more threads; the overview never waits for them."""
     hang, before = threading.Event(), set(threading.enumerate())
-    monkeypatch.setattr(details, "piece", lambda *_: hang.wait(60))
+    monkeypatch.setattr(details, "piece", lambda *_: hang.wait(PATIENCE))
     monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.02)
     for _ in range(THREADS + 5):
         shown(site, "/stage/home/EXT1?tab=report", 503)

@@ -13,12 +13,13 @@ import urllib.request
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from demo.ports import free_port
 from ggsci.manager.webparams import WebHome, WebParams
 from ggsci.manager.webtokens import ensure_token, token_path
 from ggsci.web import remote, server
 from ggsci.web.watch import HomesWatch
-from tests.support.homes import make_home, wait_for
+from tests.support.homes import make_home
 from tests.support.secure import certify
 from trails.errors import AwayError, OperatorError
 from trails.link import tls
@@ -50,7 +51,7 @@ def serving(home):
     yield start
     ended.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "it ends when its Manager does"
 
 
@@ -58,7 +59,7 @@ def fetch(url, token="", context=None):
     """(status, body)."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -95,7 +96,7 @@ def test_elsewhere_it_speaks_tls_and_asks_everybody_for_the_token(home, serving)
     assert answers(f"http://127.0.0.1:{port}/") == ""
     before = ssl.get_server_certificate(("127.0.0.1", port))
     certify(home, home)
-    wait_for(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before, what="the renewed certificate")
+    wait_for(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before, told="the renewed certificate")
 
 
 def test_another_home_asks_the_page_over_tls(home, serving, tmp_path):
@@ -138,7 +139,7 @@ def test_connections_that_ask_nothing_keep_nobody_out(home, serving, hasty):
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(server.MAX_OF_ADDRESS + 8)]
     try:
         idle[0].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
-        wait_for(lambda: "Trailgate" in answers(url), what="an answer in spite of them")
+        wait_for(lambda: "Trailgate" in answers(url), told="an answer in spite of them")
         for one in idle:
             wait_until_dropped(one)
     finally:
@@ -155,7 +156,7 @@ def test_tls_handshakes_that_never_end_are_bounded_too(home, serving, hasty):
     wait_for(lambda: answers(f"https://127.0.0.1:{port}/", trusting))
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(server.MAX_OF_ADDRESS + 8)]
     try:
-        wait_for(lambda: "token" in answers(f"https://127.0.0.1:{port}/", trusting), what="an answer in spite of them")
+        wait_for(lambda: "token" in answers(f"https://127.0.0.1:{port}/", trusting), told="an answer in spite of them")
         for one in idle:
             wait_until_dropped(one)
     finally:
@@ -226,5 +227,5 @@ def test_without_a_watch_nothing_is_served(home, serving):
 
     params = WebParams(port=port)
     thread, failures = serving(params, HomesWatch(home, params, broken))
-    thread.join(60)
+    thread.join(PATIENCE)
     assert "a bug" in str(failures[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import PATIENCE, wait_for
 from ggsci.flow import pipelines
 from ggsci.manager.webparams import WebHome, WebParams
 from ggsci.manager.webtokens import ensure_token, token_path
@@ -20,7 +21,7 @@ from ggsci.web.app import _home_row
 from ggsci.web.kept import KeptHistory
 from ggsci.web.ring import MAX_SAMPLES, MISSED, History, Ring, thinned
 from ggsci.web.watch import UNKNOWN, HomesWatch, HomeView
-from tests.support.homes import make_home, wait_for
+from tests.support.homes import make_home
 from tests.support.web import Site, pipeline, stage
 from trails.errors import AwayError, OperatorError
 from trails.runtime.home.home import MANAGER
@@ -89,7 +90,7 @@ def test_charts_are_read_while_samples_come(home):
     while not ended.is_set():
         for one in history.series(-1, 1000).values():
             assert all(lag == at for at, lag in zip(one["at"], one["lag"], strict=True) if lag is not None)
-    thread.join(60)
+    thread.join(PATIENCE)
 
 
 def test_the_slot_of_a_stopped_extract_is_what_the_manager_saw_last(home, monkeypatch):
@@ -311,7 +312,7 @@ def test_a_home_that_hangs_holds_up_nobody(home, tmp_path, monkeypatch):
     def gather(which, now_us):
         calls.append(which.root)
         if which.root == other.root:
-            release.wait(60)
+            release.wait(PATIENCE)
         return [pipeline(stage(which, "EXT1" if which.root == home.root else "REP9"))]
 
     monkeypatch.setattr(watch, "PATIENCE_SECONDS", 0.2)
@@ -482,7 +483,7 @@ def test_a_page_that_talks_a_byte_at_a_time_is_cut_off(home, tmp_path, monkeypat
         with pytest.raises(AwayError, match="gives no answer"):
             remote.fetch(home, given)
         ended.set()
-        thread.join(60)
+        thread.join(PATIENCE)
 
 
 def test_refusals_of_another_page_are_told(home, other, monkeypatch):

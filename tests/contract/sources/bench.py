@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from demo.patience import PATIENCE
 from extract import kinds
 from extract.admin import answer
 from extract.extract import Extract, Settings
@@ -121,7 +122,7 @@ class SourceBench:
         self.until(extract, lambda: sink.is_empty and self.place.has_read(sink.origin, goal))
         extract.flush()
 
-    def until(self, extract: Extract, done: Callable[[], object], seconds: float = 60.0) -> None:
+    def until(self, extract: Extract, done: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Drive it as the runtime's loop does."""
         end = time.monotonic() + seconds
         while not done():
@@ -219,7 +220,7 @@ class Collected:
     def abandon(self) -> None:
         self.records.clear()
 
-    def read(self, source: Source, place: SourcePlace, seconds: float = 60.0) -> None:
+    def read(self, source: Source, place: SourcePlace, seconds: float = PATIENCE) -> None:
         """Poll until all that is committed now was handed over."""
         goal, end = place.end(), time.monotonic() + seconds
         while not place.has_read(self.origin, goal):

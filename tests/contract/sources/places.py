@@ -18,6 +18,7 @@ from pymysql.constants import FIELD_TYPE
 from pymysql.converters import encoders
 
 from demo.mysqld import Mysqld
+from demo.patience import PATIENCE
 from demo.servers import PostgresServer
 from extract.admin import answer
 from extract.source import Source
@@ -213,7 +214,7 @@ class SqlitePlace:
         return f"sqlite:///{self._folder / name}"
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._folder / "shop.db", isolation_level=None, timeout=60)
+        return sqlite3.connect(self._folder / "shop.db", isolation_level=None, timeout=PATIENCE)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -331,7 +332,7 @@ class BinlogPlace:
         self._end_readers()  # no file that is being read is purged
         self._server.sql("FLUSH BINARY LOGS")
         ((newest, *_),) = self._server.sql("SHOW MASTER STATUS")
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while len(self._server.sql("SHOW BINARY LOGS")) > 1:  # MariaDB keeps one for a moment, and says nothing
             assert time.monotonic() < until, self._server.sql("SHOW PROCESSLIST")
             self._server.sql(f"PURGE BINARY LOGS TO '{newest}'")

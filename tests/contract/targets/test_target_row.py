@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from demo.patience import PATIENCE
 from replicat.model.again import PlaceLostError
 from replicat.model.target import CheckpointRow
 from tests.contract.targets.bench import GROUP, KEY, Bench, images
@@ -97,14 +98,14 @@ def test_CW_01_a_second_process_waits_or_is_refused_until_the_first_ends(bench: 
     told: list[Any] = []
     late = threading.Thread(target=lambda: told.append(_tried(second.begin)))
     late.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not told and not bench.place.waits():
         assert time.monotonic() < deadline
         time.sleep(0.005)
     if told:
         assert isinstance(told[0], AwayError), "it was not refused, and does not wait"
     getattr(bench.target, ends)()
-    late.join(60)
+    late.join(PATIENCE)
     if isinstance(told[0], AwayError):
         second.target.connect()
         told[0] = _tried(second.begin)

@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import select
+import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -25,6 +26,9 @@ from trails.fs import Fs, overwrite, read_bytes, replace_durably
 from trails.runtime.home import plain
 from trails.runtime.home.home import MANAGER, Home
 from trails.runtime.home.registration import Registration
+
+NUMBER_SECONDS = 1.0
+"""How long a number is waited for that the holder of a lock has not yet written."""
 
 
 class Status(StrEnum):
@@ -168,11 +172,19 @@ def _ended(note: ProcessFile | None) -> GroupStatus:
 
 
 def lock_holder(path: str) -> int | None:
-    """Process id of the lock's holder, 0 if it has not yet written one, None if the lock is free.
+    """Process id of the lock's holder, None if the lock is free, 0 if it can't be told (a full disk took no number).
 
     Looking takes the lock shared for an instant; a process that starts tries longer than that. Who has just taken the
-    lock writes its number a moment later: until then the file has that of the last holder, which is dead.
+    lock writes its number a moment later, and until then the file has that of the last holder, which is dead: so the
+    number is waited for, as nobody is to see half of a start.
     """
+    end = time.monotonic() + NUMBER_SECONDS
+    while (holder := _holder(path)) == 0 and time.monotonic() < end:
+        time.sleep(0.002)
+    return holder
+
+
+def _holder(path: str) -> int | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

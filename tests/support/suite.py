@@ -1,0 +1,78 @@
+"""All tests, and what failed once more with no neighbour: a fault fails twice, a race or too short a wait once.
+
+    python -m tests.support.suite [pytest's arguments]
+
+Red (exit code 1): a test that fails alone too, more than UNSTEADY_LIMIT that failed only beside others, and more than
+REPEAT_LIMIT failures at all. What failed only beside others is a defect to be mended in the next change: it is listed
+in the last lines under UNSTEADY, each with its first failure, and kept in build/unsteady.txt.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+UNSTEADY_LIMIT = 3
+REPEAT_LIMIT = 40  # beyond it something common to all is broken, and a second pass would only take time
+BUILD = Path("build")
+UNSTEADY = BUILD / "unsteady.txt"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: pytest's own, or 0 where all that failed has passed alone and is little."""
+    began = time.monotonic()
+    UNSTEADY.unlink(missing_ok=True)
+    code, failed = _run(arguments, BUILD / "failures.json")
+    if code == 1 and 0 < len(failed) <= REPEAT_LIMIT:
+        print(f"\n{_tests(len(failed))} failed: once more, with no neighbour", flush=True)
+        code = _once_more(failed)
+    print(f"tests: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    _tell(UNSTEADY)
+    return code
+
+
+def _once_more(failed: dict[str, str]) -> int:
+    again, still = _run(["-p", "no:xdist", *failed], BUILD / "failures-alone.json")
+    unsteady = {test: text for test, text in failed.items() if test not in still}
+    if again not in (0, 1):
+        return again
+    if unsteady:
+        UNSTEADY.write_text("".join(f"{test}\n{_indented(text)}\n" for test, text in unsteady.items()))
+    return int(bool(still) or len(unsteady) > UNSTEADY_LIMIT)
+
+
+def _run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str]]:
+    kept.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.failures", "--failures", str(kept), *arguments]
+    code = subprocess.run(command, check=False).returncode
+    return code, json.loads(kept.read_text()) if kept.exists() else {}
+
+
+def _tell(path: Path) -> None:
+    if not path.exists():
+        return
+    text = path.read_text()
+    count = sum(not line.startswith(" ") for line in text.splitlines() if line)
+    limit = (
+        f"more than {UNSTEADY_LIMIT}, so this run is red" if count > UNSTEADY_LIMIT else "mend them in the next change"
+    )
+    print(f"\nUNSTEADY: {_tests(count)} failed beside others and passed alone; {limit} ({path})\n{text}", flush=True)
+
+
+def _indented(text: str) -> str:
+    """Where and why it failed: pytest's lines of the error, else the last ones."""
+    lines = text.splitlines()
+    told = [line for line in lines if line.startswith("E  ")] or lines
+    return "\n".join(f"    {line[:200]}" for line in [*told[:12], *lines[-1:]])
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

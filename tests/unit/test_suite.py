@@ -1,0 +1,65 @@
+"""`make test` tells a fault from a test that fails only beside others, and hides neither."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+RACE = """
+from pathlib import Path
+import pytest
+
+pytestmark = pytest.mark.xdist_group("planted")
+
+def once(name):
+    seen = Path(name)
+    if not seen.exists():
+        seen.touch()
+        raise AssertionError(f"{name} was not there yet")
+"""
+
+
+def _suite(folder: Path, tests: str) -> tuple[int, str]:
+    (folder / "test_planted.py").write_text(RACE + tests)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.suite", "-q", "-n", "1", "--dist", "loadgroup"],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_what_passes_alone_is_told_and_green(tmp_path):
+    """The last lines name it with its first failure; a file keeps them."""
+    code, text = _suite(tmp_path, "def test_race(): once('a')\ndef test_good(): pass\n")
+    assert code == 0
+    told = text[text.index("UNSTEADY: 1 test failed beside others and passed alone; mend") :]
+    assert "test_planted.py::test_race\n" in told
+    assert "a was not there yet" in told
+    assert "test_planted.py::test_race" in (tmp_path / "build" / "unsteady.txt").read_text()
+    code, text = _suite(tmp_path, "def test_race(): once('a')\n")
+    assert (code, "UNSTEADY" in text, (tmp_path / "build" / "unsteady.txt").exists()) == (0, False, False)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["def test_fault(): assert False\n", "import no_such_module\n", "def test_ends():\n    import os; os._exit(3)\n"],
+    ids=["fails", "not-collected", "ends-its-process"],
+)
+def test_a_fault_is_red(tmp_path, fault):
+    """It fails twice; what is not even collected, or ends pytest, is no test that passed."""
+    code, text = _suite(tmp_path, f"def test_race(): once('a')\n{fault}")
+    assert code not in (0, 5), text
+
+
+def test_many_unsteady_ones_are_red(tmp_path):
+    """Four are more than three."""
+    code, text = _suite(tmp_path, "".join(f"def test_{name}(): once('{name}')\n" for name in "abcd"))
+    assert code == 1
+    assert "UNSTEADY: 4 tests failed beside others and passed alone; more than 3, so this run is red" in text
