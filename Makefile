@@ -22,7 +22,7 @@ demo: setup ## replicate between two embedded PostgreSQL servers while processes
 	@$(PYTHON_BIN) -m demo $(if $(SOURCE),--source $(SOURCE))
 
 test: lint ## lint and all tests; what fails runs once more alone
-	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder --durations 20
+	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder
 
 check: lint ## the quick loop: lint, the tests without databases and Spark, and which test proves what
 	$(PYTEST) -q -n 2 -m "not e2e and not spark"

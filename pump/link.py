@@ -105,7 +105,7 @@ def _secured(sock: socket.socket, context: ssl.SSLContext, host: str, who: str, 
         raise AwayError(f"{who} closed the link before a TLS handshake: {error}") from None
     try:
         _shake_hands(secure, who, deadline)
-        tls.home_of(secure, who)  # from here on it is the peer's own word
+        tls.home_of(tls.shown(secure, who), who)  # from here on it is the peer's own word
     except ssl.SSLError as error:
         with socket.socket(fileno=secure.detach()) as plain:
             if tls.is_plain(error):

@@ -331,6 +331,8 @@ class TrailWriter:
         if self._dead is not None:
             raise self._dead
         header, file = block[0], self._file
+        if header.origin < self.last.origin:
+            raise ValueError(f"{self._trail}: origin {header.origin} lies before {self.last.origin}: a place goes back")
         # So a file never grows past its bound but for one oversized block. END has its place kept free.
         is_full = file.end + header.size + file.reserve > self.max_bytes
         if is_full and not file.is_empty and header.kind != BlockKind.END:

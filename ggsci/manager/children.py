@@ -3,7 +3,8 @@
 A group outlives its Manager. So a new Manager looks for groups that run already (their locks tell) and watches them
 too: by a pidfd in place of waitpid. What died while no Manager was there shows ABENDED, and is treated like a death
 seen. Who must act decides: AUTORESTART is for exit code 3 (peer or database away, disk full) and deaths without a
-recorded code. States, and what a death of the Manager at each leaves:
+recorded code; after exit code 1, a fault of ours, FAULT_RETRIES times, as one bad moment may have brought it. States,
+and what a death of the Manager at each leaves:
 
     forked, lock not yet taken   the process goes on; the next Manager may start another, which finds the lock taken and
                                  ends; the census finds who holds it, and watches that one
@@ -29,7 +30,7 @@ from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import RestartRule, minutes
 from ggsci.manager.tries import Tries
 from ggsci.spawning import last_words, spawn
-from trails.errors import EXIT_AWAY, EXIT_STOPPED, GateError, OperatorError
+from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_STOPPED, GateError, OperatorError
 from trails.position import TrailName
 from trails.runtime.clock import Clock
 from trails.runtime.home import purge
@@ -46,6 +47,9 @@ STARTING, DOWN, NOTICE = "TG-00975", "TG-00965", "TG-00963"
 CENSUS_SECONDS = 5.0
 SPACE_SECONDS = 5.0
 HELD_SECONDS = 1.0
+
+RESTARTED = (EXIT_AWAY, EXIT_BUG)
+FAULT_RETRIES = 2
 
 CommandLine = Callable[[Home, Registration], list[str]]
 
@@ -107,6 +111,7 @@ class Children:
         self._undecided: set[str] | None = None  # of these the start must still decide what to do; None: of all
         self._census_at = clock.monotonic() + CENSUS_SECONDS
         self._tries = Tries(home, clock, lambda text: log.error(DOWN, text))
+        self._faults = Tries(home, clock, lambda text: log.error(DOWN, text), "MGR.faults")
         self._noted = Noted(home, "MGR.held")
         warn = lambda why: log.error(DOWN, f"{why}: what was held down may be started again.")  # noqa: E731
         self._held: frozenset[str] = self._noted.load(frozenset, frozenset(), warn)
@@ -153,7 +158,7 @@ class Children:
         child.code, child.message = found.exit_code, found.message
         if any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
             self._start_by_rule(group, child, "AUTOSTART")
-        elif found.status is statuses.Status.ABENDED and found.exit_code == EXIT_AWAY:
+        elif found.status is statuses.Status.ABENDED and found.exit_code in RESTARTED:
             self.children[group.name] = child
             self._consider_restart(group.name, child, wait=False)
         return True
@@ -175,6 +180,7 @@ class Children:
         for name in [name for name, child in self.children.items() if name not in names and not child.alive]:
             del self.children[name]
         self._tries.keep(names)
+        self._faults.keep(names)
 
     def _find(self, name: str) -> bool:
         """Is it watched, or not there?"""
@@ -199,7 +205,7 @@ class Children:
             self._wait_for_space(group.name, child, why)
             return
         if rule == "AUTORESTART" and not child.waits_for:
-            self._tries.add(group.name)
+            self._tries_after(child.code).add(group.name)
         child.waits_for = ""
         try:
             self._start(group.name)
@@ -223,6 +229,7 @@ class Children:
         """START: tries are counted anew. Raises OperatorError if it runs, or is not registered."""
         pid = self._start(name)
         self._tries.forget(name)
+        self._faults.forget(name)
         return pid
 
     def _start(self, name: str) -> int:
@@ -317,7 +324,8 @@ class Children:
         """For CHILDSTATUS."""
         rows = sorted(self.children.items())
         return [
-            child.row(name) | {"retries": self._tries.of(name), "port": self._port(name, child)} for name, child in rows
+            child.row(name) | {"retries": self._tries_after(child.code).of(name), "port": self._port(name, child)}
+            for name, child in rows
         ]
 
     def _port(self, name: str, child: Child) -> str:
@@ -417,23 +425,28 @@ class Children:
 
     def _consider_restart(self, name: str, child: Child, *, wait: bool) -> None:
         rule = self._params.restart_rule(child.kind, name)
-        if rule is None or child.code != EXIT_AWAY or name in self._held:
+        if rule is None or child.code not in RESTARTED or name in self._held:
             return
         if why := self._lack_of_space(name):
             self._wait_for_space(name, child, why)
             return
-        tries = self._tries.within(name, rule.reset_s)
-        if tries >= rule.retries:
+        tries = self._tries_after(child.code).within(name, rule.reset_s)
+        most = min(rule.retries, FAULT_RETRIES) if child.code == EXIT_BUG else rule.retries
+        if tries >= most:
             self._give_up(name, child, rule)
             return
         delay = rule.wait_s if wait else 0.0
         child.retry_at = self._clock.monotonic() + delay
         child.retry_us = self._clock.now_us() + int(delay * 1_000_000)
         self._log.info(
-            NOTICE, f"{child.kind} {name}: restart {tries + 1} of {rule.retries} in {delay:g} seconds.",
-            program=child.kind, group=name, exit_code=child.code, retry=tries + 1, retries=rule.retries,
+            NOTICE, f"{child.kind} {name}: restart {tries + 1} of {most} in {delay:g} seconds.",
+            program=child.kind, group=name, exit_code=child.code, retry=tries + 1, retries=most,
             seconds=delay,
         )  # fmt: skip
+
+    def _tries_after(self, code: int | None) -> Tries:
+        """Tries after a fault of ours are few and counted apart, so that lost peers leave them to it."""
+        return self._faults if code == EXIT_BUG else self._tries
 
     def _lack_of_space(self, name: str) -> str:
         """Why it can't be started again now; a registration that can't be read is for the restart to tell."""
@@ -464,12 +477,13 @@ class Children:
     def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
         self._log.error(
             DOWN,
-            f"{child.kind} {name}: {self._tries.of(name)} restarts did not help within {minutes(rule.reset_s)}; "
+            f"{child.kind} {name}: {self._tries_after(child.code).of(name)} restarts did not help within "
+            f"{minutes(rule.reset_s)}; "
             "START it when the cause is mended.",
             program=child.kind,
             group=name,
             exit_code=child.code,
-            retries=self._tries.of(name),
+            retries=self._tries_after(child.code).of(name),
         )
 
     def _restart(self, name: str, child: Child) -> None:

@@ -33,7 +33,7 @@ from ggsci.manager.door import MAX_REQUEST, ManagerDoor, Refusal, Visitor
 from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.spawning import spawn
-from trails.errors import AwayError, GateError, OperatorError
+from trails.errors import GateError, OperatorError
 from trails.link import tls
 from trails.position import TrailName
 from trails.runtime.clock import Clock
@@ -197,6 +197,10 @@ class Collectors:
         except Refusal as error:
             self._door.refuse(visitor, error)
             return
+        except (GateError, OSError) as error:  # such as a registration that can't be read: the pump tries again
+            self._log.error(RECEIVED, f"{visitor.peer}: no Collector: {error}", alike="no Collector")
+            self._door.refuse(visitor, Refusal(str(error), permanent=False))
+            return
         self._log.info(RECEIVED, f"Command received from EXTRACT {pump} on {visitor.peer}: START COLLECTOR {trail}.")
         now = self._clock.monotonic()
         self._requests.append(CollectorRequest(visitor, pump, trail, now + TERM_SECONDS, lived=now))
@@ -351,7 +355,7 @@ class Collectors:
         try:
             said = json.loads(request.ready)
             port = said.get("port")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             said, port = {}, None
         if process is None or not isinstance(port, int):
             error = said.get("error") or f"the Collector ended at its start; see dirrpt/COLLECTOR_{trail.prefix}.out"
@@ -393,11 +397,9 @@ def _check_home(visitor: Visitor, asked: dict[str, Any]) -> None:
     pump = asked.get("pump")
     said = _HOME.match(pump) if isinstance(pump, str) else None
     try:
-        tls.check_home(visitor.link, said[0] if said else "", f"the pump at {visitor.peer}")
+        tls.check_home(visitor.shown, said[0] if said else "", f"the pump at {visitor.peer}")
     except OperatorError as error:
         raise Refusal(str(error), permanent=True) from None
-    except AwayError as error:
-        raise Refusal(str(error), permanent=False) from None
 
 
 def _object(line: bytes) -> dict[str, Any]:

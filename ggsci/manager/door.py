@@ -25,7 +25,7 @@ from typing import Any
 from ggsci.manager import access
 from ggsci.manager.params import ManagerParams
 from trails.controlflow import ControlFlowError
-from trails.errors import OperatorError
+from trails.errors import AwayError, OperatorError
 from trails.link import tls
 from trails.runtime.clock import Clock
 from trails.runtime.report.limits import EXHAUSTED, PAUSE_SECONDS, Rates, address_of, crowd_of
@@ -79,6 +79,8 @@ class Visitor:
     denied: str = ""
     phase: VisitPhase = VisitPhase.KNOCKING
     data: bytes = b""
+    shown: tls.Shown | None = None
+    """What its certificate says, once hands were shaken."""
 
     @property
     def gone(self) -> bool:
@@ -244,7 +246,12 @@ class ManagerDoor:
         link = visitor.link
         assert isinstance(link, ssl.SSLSocket)
         link.do_handshake()
-        visitor.peer += f" ({tls.peer_name(link)})"
+        try:
+            visitor.shown = tls.shown(link, visitor.peer)
+        except AwayError:
+            link.close()
+            return False
+        visitor.peer += f" ({visitor.shown.name})"
         visitor.phase = VisitPhase.READING
         return False
 

@@ -179,8 +179,9 @@ KEYWORDS = _TIMED | WEB_KEYWORDS | params.table(
         "AUTORESTART",
         "{ER | EXTRACT | REPLICAT} group [, RETRIES n] [, WAITMINUTES n | WAITSECONDS n] [, RESETMINUTES n]",
         "Start these groups again if their process was killed, if its database or peer was away, or if the disk was "
-        "full. They are not started again if somebody must mend something first, nor while the disk is below "
-        "DISKSTOP. There are at most RETRIES starts (2) within RESETMINUTES (20), each after a wait (2 minutes).",
+        "full; after a bug twice at most. They are not started again if somebody must mend something first, nor while "
+        "the disk is below DISKSTOP. There are at most RETRIES starts (2) within RESETMINUTES (20), each after a wait "
+        "(2 minutes).",
         "AUTORESTART ER *, RETRIES 5, WAITSECONDS 10", rules.autorestart, repeatable=True,
     ),
     Keyword(

@@ -1,5 +1,5 @@
 """How often AUTORESTART has started each group again: kept in `dirpcs/MGR.tries`, so that RETRIES bounds a group that
-dies again and again also where its Manager does.
+dies again and again also where its Manager does; after faults of ours apart from that, in `dirpcs/MGR.faults`.
 
 A try is noted before its process is started; a crash between the two counts one that was never made. On disk stands
 wall time, as the machine may have been booted meanwhile; a time that is yet to come (the clock was ahead) is now. What
@@ -20,8 +20,8 @@ from trails.runtime.home.home import Home
 class Tries:
     """Tries by group, each with the moment since when they are counted."""
 
-    def __init__(self, home: Home, clock: Clock, tell: Callable[[str], None]) -> None:
-        self._noted = Noted(home, "MGR.tries")
+    def __init__(self, home: Home, clock: Clock, tell: Callable[[str], None], file: str = "MGR.tries") -> None:
+        self._noted = Noted(home, file)
         self._clock = clock
         self._tell = tell
         self._known = self._load()

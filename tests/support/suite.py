@@ -13,11 +13,13 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 UNSTEADY_LIMIT = 3
 REPEAT_LIMIT = 40  # beyond it something common to all is broken, and a second pass would only take time
+SLOWEST = 25
 BUILD = Path("build")
 UNSTEADY = BUILD / "unsteady.txt"
 
@@ -26,7 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code: pytest's own, or 0 where all that failed has passed alone and is little."""
     began = time.monotonic()
     UNSTEADY.unlink(missing_ok=True)
-    code, failed = _run(arguments, BUILD / "failures.json")
+    code, failed, seconds = _run(arguments, BUILD / "tests.json")
+    _tell_slowest(seconds)
     if code == 1 and 0 < len(failed) <= REPEAT_LIMIT:
         print(f"\n{_tests(len(failed))} failed: once more, with no neighbour", flush=True)
         code = _once_more(failed)
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _once_more(failed: dict[str, str]) -> int:
-    again, still = _run(["-p", "no:xdist", *failed], BUILD / "failures-alone.json")
+    again, still, _ = _run(["-n", "0", *failed], BUILD / "tests-alone.json")
     unsteady = {test: text for test, text in failed.items() if test not in still}
     if again not in (0, 1):
         return again
@@ -45,11 +48,22 @@ def _once_more(failed: dict[str, str]) -> int:
     return int(bool(still) or len(unsteady) > UNSTEADY_LIMIT)
 
 
-def _run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str]]:
+def _run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict[str, float]]:
     kept.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.failures", "--failures", str(kept), *arguments]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.recorder", "--record", str(kept), *arguments]
     code = subprocess.run(command, check=False).returncode
-    return code, json.loads(kept.read_text()) if kept.exists() else {}
+    found = json.loads(kept.read_text()) if kept.exists() else {"failed": {}, "seconds": {}}
+    return code, found["failed"], found["seconds"]
+
+
+def _tell_slowest(seconds: dict[str, float]) -> None:
+    """Seconds of one worker, of which there are several at once."""
+    files: Counter[str] = Counter()
+    for test, took in seconds.items():
+        files[test.partition("::")[0]] += took  # type: ignore[assignment]
+    for what, found in (("files", files), ("tests", Counter(seconds))):
+        print(f"\nThe slowest {what} of {sum(seconds.values()):.0f} s of one worker:")
+        print("\n".join(f"{took:7.1f} s  {name}" for name, took in found.most_common(SLOWEST)), flush=True)
 
 
 def _tell(path: Path) -> None:

@@ -105,7 +105,7 @@ class Running:
 
     def up(self) -> Running:
         """Wait until it runs."""
-        wait_for(self.home, Status.RUNNING)
+        until_status(self.home, Status.RUNNING)
         return self
 
     def end(self, number: int = 0) -> tuple[int, str]:
@@ -121,7 +121,7 @@ def group_status(home: Home) -> GroupStatus:
     return status_of(home, registration.load(home, "EXT1"))
 
 
-def wait_for(home: Home, wanted: Status) -> GroupStatus:
+def until_status(home: Home, wanted: Status) -> GroupStatus:
     """Until EXT1 is in that status."""
     end = time.monotonic() + PATIENCE
     while (found := group_status(home)).status is not wanted:

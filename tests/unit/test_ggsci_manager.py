@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -222,14 +223,14 @@ def log_text(home) -> str:
     ("script", "code", "restarts"),
     [
         ("exit 0", 0, False),
-        ("exit 1", 1, False),
+        ("exit 1", 1, True),
         ("echo the target lacks a column; exit 2", 2, False),
         ("exit 3", 3, True),
         ("kill -9 $$", 3, True),
     ],
 )
 def test_who_must_act_decides_about_a_restart(home, script, code, restarts):
-    """Only exit code 3 and a death without a recorded code are tried again."""
+    """Only exit code 2 is not tried again: a person must act first."""
     group = Group(home, script)
     group.children.start("R1")
     group.end()
@@ -261,6 +262,23 @@ def test_restarts_wait_are_counted_and_end(home):
         assert (group.tries, group.child.pid != first) == (number, True)
         group.end()
     assert group.child.retry_at is None
+    assert "2 restarts did not help" in log_text(home)
+
+
+def test_a_fault_of_ours_is_tried_twice_and_counted_apart(home):
+    """One bad moment is no reason to stand all night; a fault that comes again stays down, whatever RETRIES says."""
+    group = Group(
+        home, "if [ -e away ]; then rm away; exit 3; fi; exit 1", "AUTORESTART ER *, RETRIES 9, WAITSECONDS 60"
+    )
+    Path(home.root, "away").touch()
+    group.children.start("R1")
+    codes = []
+    for _ in range(3):  # one after the lost peer, two after the fault
+        group.end()
+        codes.append(group.child.code)
+        group.later(61)
+    group.end()
+    assert (codes, group.child.code, group.child.retry_at) == ([3, 1, 1], 1, None)
     assert "2 restarts did not help" in log_text(home)
 
 
@@ -388,6 +406,17 @@ def test_what_is_no_proper_request_is_refused(home, port, data, told):
     assert told in answer["error"]
 
 
+def test_a_registration_that_can_not_be_read_ends_no_manager(home, port):
+    """Nobody knows whether an Extract of this home writes the trail: the pump is told, and tries again."""
+    good(home, "ADD EXTRACT ext1, TRANLOG")
+    Path(home.registration("EXT1")).write_bytes(b"junk")
+    made = port("input()")
+    answer = made.ask(wanted())
+    assert (answer["ok"], answer["permanent"]) == (False, False)
+    assert "EXT1" in answer["error"]
+    assert f"no Collector: {answer['error']}" in log_text(home)
+
+
 def test_a_silent_client_is_let_go(home, port):
     """After ten seconds, and without holding up anybody."""
     clock = FakeClock()
@@ -408,6 +437,7 @@ def test_a_silent_client_is_let_go(home, port):
         ("raise SystemExit(1)", "ended at its start"),
         ('import os,sys; os.write(int(sys.argv[1]), b\'{"error": "no port is free"}\\n\')', "no port is free"),
         ("import os,sys; os.write(int(sys.argv[1]), b'nonsense\\n')", "ended at its start"),
+        ("import os,sys; os.write(int(sys.argv[1]), b'[' * 6000 + b'\\n')", "ended at its start"),
     ],
 )
 def test_a_collector_that_cannot_start_is_answered(port, program, told):

@@ -23,10 +23,10 @@ from tests.support.interceptor import JUNK, Interceptor
 from tests.support.secure import Listening, certify, folder, without_certificates
 from tests.support.trail_script import IDENTITY
 from trails.errors import AwayError, OperatorError, ProtocolError, UntrustedError
-from trails.link import tls
+from trails.link import tls, wire
 from trails.link.channel import Channel
 from trails.link.wire import Side
-from trails.position import TrailName
+from trails.position import Position, TrailName
 from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration, TrailReg
@@ -476,20 +476,42 @@ def test_a_session_holds_a_peer_to_its_certificate(homes, side):
 
 
 @pytest.mark.parametrize("side", [Side.PUMP, Side.COLLECTOR])
-def test_a_link_that_broke_behind_a_greeting_is_a_lost_link(homes, side):
-    """A peer is killed, or somebody on the way sends junk: the certificate that was shown is no longer told."""
+def test_a_link_that_breaks_with_the_greeting_tells_who_greeted(homes, side):
+    """A peer is killed right behind its greeting: both are read at once, and then OpenSSL tells no certificate."""
     near, far = homes
     pump, collector, raw = linked(near, far)
     with pump, collector, raw:
-        sock, peer = (pump, collector) if side is Side.PUMP else (collector, pump)
-        with socket.socket(fileno=os.dup(peer.fileno())) as junk:
+        ends = {Side.PUMP: Channel(pump, Side.PUMP, "the peer", 60, 0.0),
+                Side.COLLECTOR: Channel(collector, Side.COLLECTOR, "the peer", 60, 0.0)}  # fmt: skip
+        channel, home, raw_peer = ends[side], *((far, collector) if side is Side.PUMP else (near, pump))
+        ends[Side.PUMP].send(wire.Hello(near.id, "P1", HOST, "./dirdat/rt", b"1" * 16, {}, 0, None, 1, 60_000))
+        if side is Side.PUMP:
+            wait_for(lambda: ends[Side.COLLECTOR].receive(0.0))
+            ends[Side.COLLECTOR].send(wire.Welcome(Position(0, 0), b"2" * 16, False, 0, Position(0, 0), 1, far.id))
+        else:
+            channel._shown = None  # a Collector's channel is there before hands are shaken
+        with socket.socket(fileno=os.dup(raw_peer.fileno())) as junk:
             junk.sendall(b"junk" * 10)
-        sock.settimeout(60)
+        (event,) = wait_for(lambda: channel.receive(0.0))
+        assert event.home == home.id
+        with pytest.raises(ValueError, match="handshake not done"):
+            channel._sock.getpeercert()
+        channel.check_home(home.id)
+        with pytest.raises(AwayError, match="the peer"):
+            channel.receive(0.0)
+
+
+def test_a_link_that_broke_before_a_word_was_said_is_a_lost_link(homes):
+    """It is not taken for a plain one, which can't tell its home."""
+    near, far = homes
+    pump, collector, raw = linked(near, far)
+    with pump, collector, raw:
+        with socket.socket(fileno=os.dup(collector.fileno())) as junk:
+            junk.sendall(b"junk" * 10)
         with pytest.raises(ssl.SSLError):
-            deque(iter(lambda: sock.recv(4096), b""), maxlen=0)
+            deque(iter(lambda: pump.recv(4096), b""), maxlen=0)
         with pytest.raises(AwayError, match="the peer: the link is lost"):
-            Channel(sock, side, "the peer", 60, 0.0).check_home("f" * 32)
-        assert tls.peer_name(sock) == ""
+            Channel(pump, Side.PUMP, "the peer", 60, 0.0).check_home(far.id)
 
 
 # --- who was revoked --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -398,6 +399,30 @@ def test_a_process_that_does_not_answer_is_away(home: Home) -> None:
     for link in links:
         link.close()
     server.close()
+
+
+def test_a_process_out_of_descriptors_does_not_spin_on_who_asks(home: Home) -> None:
+    """Who can't be accepted keeps the listener readable: it is not waited for until a while later, and then served."""
+    server = ControlServer(home, "EXT1", _answer)
+    listener, link = server._listener.fileno(), socket.socket(socket.AF_UNIX)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        with control_module._short_path(home.control("EXT1")) as short:
+            link.connect(short)
+        free = os.dup(link.fileno())
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        server.handle([listener], 0.0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert server.interest() == []
+        server._pause_until = 0.0
+        assert [fd for fd, _ in server.interest()] == [listener]
+        server.handle([listener], 0.0)
+        assert len(server._clients) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        link.close()
+        server.close(0)
 
 
 def test_a_stale_socket_is_replaced_and_a_closed_server_leaves_none(home: Home) -> None:

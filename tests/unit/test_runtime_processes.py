@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from demo.patience import PATIENCE
+from demo.patience import PATIENCE, wait_for
 from ggsci import facts
 from ggsci.commands import asking
 from tests.support.homes import as_json, bad, good
-from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters, read, wait_for
+from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters, read, until_status
 from trails import checkpoint
 from trails.errors import AwayError
 from trails.runtime.home.home import Home
@@ -101,7 +101,7 @@ def test_a_slow_start_shows_starting(home: Home) -> None:
     """From the lock to the end of build; who asks meanwhile learns at once that nobody answers."""
     parameters(home, "DO slow start\n")
     tiny = Running(home)
-    assert wait_for(home, Status.STARTING).pid == tiny.process.pid
+    assert until_status(home, Status.STARTING).pid == tiny.process.pid
     with pytest.raises(AwayError):
         ask(home, "EXT1", "PING")
     Path(home.root, "go").touch()
@@ -113,7 +113,7 @@ def test_a_stop_while_it_starts_is_obeyed_once_it_is_up(home: Home) -> None:
     """STOP in ggsci: a Replicat takes its time to start Spark; it must not go on after the operator's STOP."""
     parameters(home, "DO slow start\n")
     tiny = Running(home)
-    wait_for(home, Status.STARTING)
+    until_status(home, Status.STARTING)
     while not group_status(home).is_process:
         time.sleep(0.01)
     assert "EXTRACT EXT1 stopped." in good(home, "STOP ext1")

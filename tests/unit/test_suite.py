@@ -27,7 +27,7 @@ def once(name):
 
 def _suite(folder: Path, tests: str) -> tuple[int, str]:
     (folder / "test_planted.py").write_text(RACE + tests)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.suite", "-q", "-n", "1", "--dist", "loadgroup"],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,

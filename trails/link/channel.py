@@ -4,7 +4,8 @@ Rule: nothing here waits. `fileno()` is an epoll descriptor: readable when there
 came or that queued bytes can go out, so an owner needs one descriptor for both. PINGs are sent and answered here; the
 owner sees the other messages, and PONGs that tell the time. After a failed send the peer's last words are still read: a
 refusal often comes before the reset. On a TLS socket a handshake that is not yet done is done by the first reads and
-writes; bytes that TLS holds decrypted wake nobody, so a read goes on until there are none.
+writes; bytes that TLS holds decrypted wake nobody, so a read goes on until there are none. What the peer's certificate
+says is read once, with the first bytes behind the handshake: they may come together with the end of the link.
 """
 
 from __future__ import annotations
@@ -95,10 +96,13 @@ class Channel:
         self._armed = False
         self._bytes_out = self._bytes_in = self._messages_out = self._messages_in = self._sends = self._receives = 0
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
+        self._shown: tls.Shown | None = None
         self._held: bytes | memoryview | None = None  # what TLS asked to be given again, unchanged
         self._read_wants_write = False
         self.now_us: Callable[[], int] = lambda: 0
         """The clock to tell in each PONG; a pump tells none."""
+        if self._tls is not None and self._tls.version():  # hands were shaken already
+            self._shown = tls.shown(self._tls, peer)
 
     def fileno(self) -> int:
         """Readable when receive() or flush() has something to do."""
@@ -130,8 +134,10 @@ class Channel:
         return f"{local[0]}:{local[1]}", f"{remote[0]}:{remote[1]}", self._tls is not None
 
     def check_home(self, said: str) -> None:
-        """Raise OperatorError if the peer's certificate is another home's than it says to be."""
-        tls.check_home(self._sock, said, self._peer)
+        """Raise OperatorError if the peer's certificate is another home's than it says; AwayError if none came."""
+        if self._tls is not None and self._shown is None:
+            raise AwayError(f"{self._peer}: the link is lost")
+        tls.check_home(self._shown, said, self._peer)
 
     def live_by(self, dead: float, now: float) -> None:
         """Take another dead time from now on."""
@@ -250,6 +256,8 @@ class Channel:
                 raise tls.explain(error, self._peer, trusted=known) from None
             raise AwayError(f"{self._peer}: the link is lost: {error.strerror}") from None
         if count:
+            if self._tls is not None and self._shown is None:
+                self._shown = tls.shown(self._tls, self._peer)
             self._bytes_in += count
             self._receives += 1
             self._session.received(count)

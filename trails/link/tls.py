@@ -14,7 +14,8 @@ import os
 import ssl
 import stat
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from trails.errors import SAME_RELEASE, AwayError, GateError, OperatorError, UntrustedError
 
@@ -89,42 +90,45 @@ def is_loopback(host: str) -> bool:
 # --- who the peer is --------------------------------------------------------------------------------------------------
 
 
-def peer_name(sock: object) -> str:
-    """The name in the certificate that the peer showed; empty on a plain link, and on one that broke."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the peer's certificate says: its name (may be empty), and the ids of the homes that it was made for."""
+
+    name: str
+    homes: tuple[str, ...]
+
+
+def shown(sock: ssl.SSLSocket | ssl.SSLObject, who: str) -> Shown:
+    """What the peer showed: to be asked right after the handshake, and kept.
+
+    With the first error of a link OpenSSL forgets that hands were shaken, and the end of a link may be read together
+    with what was said before it. Raises AwayError on a link that broke.
+    """
     try:
-        subject: object = _certificate(sock, "").get("subject", ()) if isinstance(sock, ssl.SSLSocket) else ()
-    except AwayError:
-        return ""
-    names = [value for part in subject for key, value in part if key == "commonName"] if subject else []  # type: ignore[attr-defined]
-    return str(names[0]) if names else ""
-
-
-def home_of(sock: ssl.SSLSocket | ssl.SSLObject, who: str) -> str:
-    """The id of the home that the peer's certificate was made for. Raises OperatorError if it names none."""
-    names: object = _certificate(sock, who).get("subjectAltName", ())
-    ids = [
+        found: Mapping[str, Any] = sock.getpeercert() or {}
+    except (ValueError, OSError) as error:
+        raise AwayError(f"{who}: the link is lost: {error}") from None
+    names = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    homes = [
         value.removeprefix(HOME_URN)
-        for kind, value in names  # type: ignore[attr-defined]
+        for kind, value in found.get("subjectAltName", ())
         if kind == "URI" and value.startswith(HOME_URN)
     ]
-    if len(ids) != 1:
+    return Shown(str(names[0]) if names else "", tuple(homes))
+
+
+def home_of(found: Shown, who: str) -> str:
+    """The id of the home that a certificate was made for. Raises OperatorError if it names none, or several."""
+    if len(found.homes) != 1:
         raise OperatorError(f"{who}: its certificate names no home", hint=_NO_HOME)
-    return str(ids[0])
+    return found.homes[0]
 
 
-def _certificate(sock: ssl.SSLSocket | ssl.SSLObject, who: str) -> Mapping[str, object]:
-    """What the peer showed. Raises AwayError on a link that broke: what was read before may still be there."""
-    try:
-        return sock.getpeercert() or {}
-    except (ValueError, OSError) as error:  # OpenSSL forgets that hands were shaken
-        raise AwayError(f"{who}: the link is lost: {error}") from None
-
-
-def check_home(sock: object, said: str, who: str) -> None:
-    """Raise OperatorError unless the peer is the home that it says to be. A plain link can't tell."""
-    if isinstance(sock, ssl.SSLSocket) and (found := home_of(sock, who)) != said:
+def check_home(found: Shown | None, said: str, who: str) -> None:
+    """Raise OperatorError unless the peer is the home that it says to be. A plain link (None) can't tell."""
+    if found is not None and (home := home_of(found, who)) != said:
         hint = _OTHER if said else "An earlier build does not say it: bring both hosts to the same release"
-        raise OperatorError(f"{who} says to be home {said or '(none)'}; its certificate is home {found}'s", hint=hint)
+        raise OperatorError(f"{who} says to be home {said or '(none)'}; its certificate is home {home}'s", hint=hint)
 
 
 def check_own(folder: str, home_id: str) -> None:
@@ -142,7 +146,7 @@ def check_own(folder: str, home_id: str) -> None:
         except ssl.SSLError as error:
             found = explain(error, path)
             raise OperatorError(found.message, hint=found.hint) from None
-    if (found_id := home_of(near, path)) != home_id:
+    if (found_id := home_of(shown(near, path), path)) != home_id:
         raise OperatorError(f"{path}: expected the certificate of home {home_id}, found home {found_id}'s", hint=_OTHER)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from trails.errors import AwayError, GateError, OperatorError
 from trails.fs import identity_at
 from trails.runtime.home.home import Home
+from trails.runtime.report.limits import EXHAUSTED, PAUSE_SECONDS
 
 MAX_REQUEST = 64 << 10
 MAX_REPLY = 64 << 20
@@ -57,6 +58,7 @@ class ControlServer:
         self._path = home.control(group)
         self._answer = answer
         self._clients: dict[int, _Client] = {}
+        self._pause_until = 0.0
         self._listener = self._listen()
 
     def _listen(self) -> socket.socket:
@@ -81,7 +83,7 @@ class ControlServer:
     def interest(self) -> list[tuple[int, int]]:
         """(file descriptor, poll events) of everything the server waits for."""
         wanted = [(fd, select.POLLOUT if c.unsent else select.POLLIN) for fd, c in self._clients.items()]
-        if len(self._clients) < MAX_CLIENTS:
+        if len(self._clients) < MAX_CLIENTS and time.monotonic() >= self._pause_until:
             wanted.append((self._listener.fileno(), select.POLLIN))
         return wanted
 
@@ -113,10 +115,15 @@ class ControlServer:
             self._drop(client)
 
     def _accept(self, now: float) -> None:
-        with contextlib.suppress(OSError):
+        try:
             link, _ = self._listener.accept()
-            link.setblocking(False)
-            self._clients[link.fileno()] = _Client(link, now)
+        except OSError as error:
+            # Who waits keeps the listener readable: to ask again at once would take a whole core. It is not logged, as
+            # without a descriptor no log can be opened either.
+            self._pause_until = time.monotonic() + PAUSE_SECONDS if error.errno in EXHAUSTED else 0.0
+            return
+        link.setblocking(False)
+        self._clients[link.fileno()] = _Client(link, now)
 
     def _serve(self, client: _Client, now: float) -> None:
         if client.unsent:

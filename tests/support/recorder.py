@@ -1,4 +1,6 @@
-"""A pytest plugin: `--failures FILE` keeps each failed test with what it said, as JSON {node id: text}, for suite.py.
+"""A pytest plugin for suite.py: `--record FILE` keeps what failed, with what it said, and how long each test took.
+
+JSON {"failed": {node id: text}, "seconds": {node id: seconds with set-up and end}}.
 
 Tests of a group bear it in their id where they run beside others (`...::test_x@spark`): the file has the id alone.
 """
@@ -13,29 +15,31 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option."""
-    parser.addoption("--failures", metavar="FILE", help="write failed tests and what they said to FILE, as JSON")
+    parser.addoption("--record", metavar="FILE", help="write failed tests, and the seconds of all, to FILE as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Only the process that sees every report keeps them; workers only send theirs."""
-    path = config.getoption("--failures")
+    path = config.getoption("--record")
     if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Keeper(Path(path), grouped=config.getoption("dist", "no") == "loadgroup"))
+        config.pluginmanager.register(_Recorder(Path(path), grouped=config.getoption("dist", "no") == "loadgroup"))
 
 
-class _Keeper:
+class _Recorder:
     def __init__(self, path: Path, *, grouped: bool) -> None:
         self._path = path
         self._grouped = grouped
-        self._found: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
+        self._seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The first failure of a test counts: its set-up, the test, or what it left behind."""
+        node = (report.nodeid.rpartition("@")[0] if self._grouped else "") or report.nodeid
+        self._seconds[node] = self._seconds.get(node, 0.0) + report.duration
         if report.failed:
-            node = report.nodeid.rpartition("@")[0] if self._grouped else report.nodeid
-            self._found.setdefault(node or report.nodeid, report.longreprtext)
+            self._failed.setdefault(node, report.longreprtext)
 
     def pytest_sessionfinish(self) -> None:
         """Written once, at the end."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(self._found, indent=1))
+        self._path.write_text(json.dumps({"failed": self._failed, "seconds": self._seconds}, indent=1))
