@@ -29,10 +29,12 @@ from trails.runtime.clock import RealClock
 from trails.runtime.home import purge
 from trails.runtime.home.home import Home
 from trails.runtime.language.globals import read as read_globals
+from trails.runtime.masking import mask
 from trails.runtime.process import diskguard
 from trails.runtime.process.diskguard import DiskGuard, Limits
 from trails.runtime.process.process import Stop
 from trails.runtime.report.report import Log, quietly
+from trails.taming import tame
 
 PRODUCT = "Trailgate Collector"
 LINGER_SECONDS = 2.0
@@ -229,7 +231,7 @@ def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.
         server = _start(params, home, make_fs(home), log)
         server.run()
     except GateError as error:
-        print(f"collector: {error}", file=sys.stderr, flush=True)
+        print(tame(f"collector: {mask(str(error))}"), file=sys.stderr, flush=True)
         if log is not None:
             quietly(log.error, CODE_FAILED, str(error))
         return error.exit_code

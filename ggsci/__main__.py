@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         root, as_json, line = _arguments(words)
     except ValueError as error:
-        print(f"ggsci: {error}\n{USAGE}", file=sys.stderr)
+        from trails.taming import tame
+
+        print(tame(f"ggsci: {error}\n{USAGE}"), file=sys.stderr)
         return 2
     try:
         if line == "--help":

@@ -17,6 +17,7 @@ from ggsci import check
 from trails.errors import GateError, OperatorError, ParamError
 from trails.runtime.home.home import Home
 from trails.runtime.masking import mask
+from trails.taming import tame
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not os.path.isfile(path):
             raise OperatorError(f"{path}: there is no such file", hint="Name a parameter file")
     except (GateError, OSError) as error:
-        print(f"checkprm: {mask(str(error))}", file=sys.stderr)
+        print(tame(f"checkprm: {mask(str(error))}"), file=sys.stderr)
         return 2
     return _checked(home, path, text_only=given.text)
 
@@ -56,14 +57,14 @@ def _checked(home: Home, path: str, *, text_only: bool) -> int:
     except ParamError as error:
         found, notes, said = check.mistakes(error), [], []
     except GateError as error:
-        print(f"checkprm: {mask(str(error))}", file=sys.stderr)
+        print(tame(f"checkprm: {mask(str(error))}"), file=sys.stderr)
         return 2
     for note in [*said, *notes]:
-        print(note)
+        print(tame(mask(note)))
     for mistake in found:
-        print(f"ERROR: {mask(mistake)}", file=sys.stderr)
+        print(tame(f"ERROR: {mask(mistake)}"), file=sys.stderr)
     if not found:
-        print(f"{path}: no mistakes found.")
+        print(tame(f"{path}: no mistakes found."))
     return 1 if found else 0
 
 

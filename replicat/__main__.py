@@ -25,7 +25,7 @@ from trails.runtime.home.registration import Registration
 from trails.runtime.language import globals as globals_file
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.process import clockdiff
-from trails.runtime.process.checking import report_and_stop
+from trails.runtime.process.checking import Checked, report_and_stop
 from trails.runtime.process.process import Context, Process, main
 from trails.runtime.report.report import RESOLVED, Log
 
@@ -37,6 +37,7 @@ LEFT_OUT = "TG-01811"
 def build(context: Context) -> Process:
     """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
     from replicat.batches.engine import JOBS, SparkEngine, SparkSettings
+    from replicat.batches.jvm import StopAskedError
     from replicat.load.rounds import LoadSettings
     from replicat.run.replicat import Replicat
 
@@ -66,7 +67,7 @@ def build(context: Context) -> Process:
         jobs=max(JOBS, params.load_tasks),
     )
     discards = _discards(context, params)
-    engine = SparkEngine(settings, scratch.release)
+    engine = SparkEngine(settings, scratch.release, lambda: context.stop.requested)
     try:
         process = Replicat(
             params,
@@ -96,6 +97,10 @@ def build(context: Context) -> Process:
         if not process.finished():
             engine.start()  # it takes seconds: not for what is found to be wrong, or done, without it
         return process
+    except StopAskedError:  # while Spark started for what expressions are: nothing was begun
+        target.close()
+        engine.close()
+        return Checked()
     except BaseException:
         target.close()
         engine.close()

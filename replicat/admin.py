@@ -39,6 +39,7 @@ from trails.errors import GateError, OperatorError
 from trails.runtime.language.params import Pattern
 from trails.runtime.process.requests import replied, serve
 from trails.runtime.report.report import mask
+from trails.taming import tame
 
 if TYPE_CHECKING:
     from replicat.compare.order import CompareOrder
@@ -127,7 +128,7 @@ def _replay_discards(request: Request) -> Reply:
         counts[outcome.outcome] += 1
         if time.monotonic() - told >= PROGRESS_SECONDS:
             told = time.monotonic()
-            print(", ".join(f"{number} {what}" for what, number in counts.items()), file=sys.stderr, flush=True)
+            print(tame(", ".join(f"{number} {what}" for what, number in counts.items())), file=sys.stderr, flush=True)
 
     home = Home.at(request["home"])
     found = replay_group(
@@ -203,7 +204,7 @@ def _teller() -> Callable[[str], None]:
         nonlocal told
         if time.monotonic() - told >= PROGRESS_SECONDS:
             told = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
+            print(tame(line), file=sys.stderr, flush=True)
 
     return tell
 

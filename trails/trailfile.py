@@ -68,10 +68,15 @@ class TrailFile:
         return header
 
     def sync(self, end: int, twice: bool = False) -> None:
-        """fdatasync, then the durable end; `twice` syncs that too (before a file is left for good)."""
+        """fdatasync, then the durable end; `twice` syncs that too (before a file is left for good).
+
+        Raises if the file was removed, replaced or cut: what is not there any more is not called durable.
+        """
         self._file.datasync()
         if not self._file.is_at(self._path):  # then it may not be called durable
             rescue(self._fs, self._file, self._path)
+        if (found := self._file.size()) < end:
+            raise truncated(self._path, end, found)
         self._file.write_at(DURABLE_OFFSET, make_durable_end(end, self._seed))
         if twice:
             self._file.datasync()

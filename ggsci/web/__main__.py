@@ -23,7 +23,9 @@ from ggsci.manager.webparams import MAX_LINE, WebParams
 from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_OPERATOR, EXIT_STOPPED, GateError, OperatorError
 from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
+from trails.runtime.masking import mask
 from trails.runtime.report.report import Log
+from trails.taming import tame
 
 END_SECONDS = 5.0
 SERVES, FAILED, REFUSED = "TG-01960", "TG-01961", "TG-01964"
@@ -40,13 +42,13 @@ def main(argv: list[str]) -> int:
     try:
         home, params = _given(argv)
     except (GateError, ValueError) as error:
-        print(f"ERROR: {error}", file=sys.stderr)
+        print(tame(f"ERROR: {mask(str(error))}"), file=sys.stderr)
         return EXIT_OPERATOR
     log = Log(home, "Trailgate Web", "mgr.prm", RealClock())
     try:
         _serve(home, params, log)
     except GateError as error:
-        print(f"ERROR: {error}", file=sys.stderr)
+        print(tame(f"ERROR: {mask(str(error))}"), file=sys.stderr)
         log.error(FAILED, f"The page ends: {error}")
         return EXIT_OPERATOR if isinstance(error, OperatorError) else EXIT_AWAY
     except Exception as error:  # noqa: BLE001  -- a thread that hangs would hold up the end of a plain traceback

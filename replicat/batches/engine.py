@@ -2,6 +2,7 @@
 
 Rule: one Spark job a batch, however many tables it touches, and nothing of it counts but what the job returns.
 Spark's JVM reads our pipe: it ends when this process does, however that ends, and its Python workers end with it.
+A job that fails, or gives too few results, is tried again by a new process (AnewError), never by a person.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from replicat.batches.jvm import Jvm, StopAskedError, within
 from replicat.maps.expressions.compiling import Sql
 from replicat.model.loading import LoadAgainError
 from replicat.model.plan import Plans
@@ -30,10 +31,18 @@ from trails.errors import AnewError, GateError, OperatorError
 from trails.fs import Fs
 from trails.runtime.masking import mask
 
+T = TypeVar("T")
+
 # At the same time; the next ones wait. One alone leaves cores idle at its begin and end.
 JOBS = 2
 # Each job's result comes through a socket file that the JVM would remember for ever.
 FORGET_JOBS = 1000
+# Far more than Spark ever takes to be up: a JVM that hangs is given up then, and AUTORESTART has its turn.
+START_SECONDS = 300.0
+# So long a Spark that is not all ours may take to stop in order.
+STOP_SECONDS = 30.0
+# What Spark says where a Python worker took longer to begin than the 10 seconds (a daemon's: 60) that it has for it.
+SLOW_WORKER = "Python worker failed to connect back"
 JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 _LOG4J = """\
 rootLogger.level = warn
@@ -62,7 +71,7 @@ class Engine(Protocol):
         """
 
     def run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> Future[list[Any]]:
-        """Start a job with a task for each item; `function` is for mapPartitions."""
+        """Start a job with a task for each item; `function` is for mapPartitions, and gives a result for each item."""
 
     def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
         """The task's evaluations, those that fail among them: for the ladder."""
@@ -98,10 +107,19 @@ class SparkSettings:
 class SparkEngine:
     """Spark as the Engine. It runs from start() on, or from the first question or job: until then it costs nothing."""
 
-    def __init__(self, settings: SparkSettings, release: Callable[[], None] = lambda: None) -> None:
-        """`release` is called when the scratch folder is no longer used."""
+    def __init__(
+        self,
+        settings: SparkSettings,
+        release: Callable[[], None] = lambda: None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`release` is called when the scratch folder is no longer used. `is_stopping`: whether the process is asked
+        to stop; then nobody waits until Spark is up.
+        """
         self._settings = settings
         self._release = release
+        self._is_stopping = is_stopping
+        self._closed = False
         _need_java()
         _empty(settings.scratch)
         self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
@@ -112,7 +130,7 @@ class SparkEngine:
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs, thread_name_prefix="spark")
         self._starting = threading.Lock()
         self._planning = threading.Lock()
-        self._gateway: Any = None
+        self._jvm: Jvm | None = None
         self._context: Any = None
         self._sql: SparkSql | None = None
         self._warmed = False
@@ -121,10 +139,12 @@ class SparkEngine:
         """Start Spark, and run a first job, so that the first batch finds everything warm.
 
         Not where Spark was asked about expressions before: then it is at that already, in their own way.
+        Where the process is asked to stop meanwhile it comes back at once: nobody needs Spark any more.
         """
-        self._up()
-        if self._settings.warm and not self._warmed:
-            self._run([])
+        with contextlib.suppress(StopAskedError):
+            self._up()
+            if self._settings.warm and not self._warmed:
+                self._awaited(lambda: self._run([]))
 
     @property
     def sql(self) -> SparkSql:
@@ -137,30 +157,60 @@ class SparkEngine:
         return self._pool.submit(self._run_all, function, items)
 
     def _run_all(self, function: Callable[[Iterable[Any]], Iterator[Any]], items: Sequence[Any]) -> list[Any]:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         self._up()
         self._count_job()
         try:
-            return list(self._context.parallelize(list(items), len(items)).mapPartitions(function).collect())
-        except (Py4JError, PySparkException, OSError, EOFError) as error:
+            results = list(self._context.parallelize(list(items), len(items)).mapPartitions(function).collect())
+        except Exception as error:  # Spark's own errors share no base
+            self._tell(error)
+            raise
+        if len(results) != len(items):
+            self._tell(_too_few(results, items))
+        return results
+
+    def _tell(self, error: Exception) -> None:
+        """Why a job failed: AnewError if Spark is gone, or if it may be Spark's; any other error is a bug of ours."""
+        self._check()
+        if _is_of_spark(error):
             raise AnewError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
+
+    def _check(self) -> None:
+        """Raise AnewError if Spark is gone: then that is why, whatever seems to be wrong."""
+        if self._jvm is not None:
+            self._jvm.check()
 
     def evaluate(self, task: Task, fs: Fs | None = None) -> Evaluated:
         return EvaluatedRows(self.sql, task, fs)
 
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
-        with contextlib.suppress(Exception):
-            self._context.cancelAllJobs()
-        self._pool.shutdown(wait=True)
-        with contextlib.suppress(Exception):
-            if self._is_all_ours:  # pyspark's own server would print to the terminal that its JVM is gone
-                self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        if self._jvm is not None:
+            if self._is_all_ours:
+                self._hush()
             else:
-                self._context.stop()
-        self._end()
+                self._stop_in_order(self._jvm)
+            self._jvm.kill()
+        self._pool.shutdown(wait=True)
+        self._output.close()
+        shutil.rmtree(self._settings.scratch, ignore_errors=True)
+        self._release()
+
+    def _hush(self) -> None:
+        """The server of pyspark would print to the terminal that its JVM is gone."""
+        with contextlib.suppress(Exception):  # it is not there yet, or another pyspark has none
+            self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+
+    def _stop_in_order(self, jvm: Jvm) -> None:
+        """What of Spark is elsewhere learns that it is over, and what options have at its end is done, in good time."""
+        with contextlib.suppress(Exception):  # what a Spark says that is gone or hangs does not matter now
+            within(STOP_SECONDS, self._stop)
+            jvm.leave(10)
+
+    def _stop(self) -> None:
+        self._context.cancelAllJobs()
+        self._pool.shutdown(wait=True)
+        self._context.stop()
 
     @property
     def _is_all_ours(self) -> bool:
@@ -172,14 +222,11 @@ class SparkEngine:
         with self._starting:
             if self._sql is None:
                 self._context = self._start()
-                self._sql = SparkSql(self._context, self._warm)
+                self._sql = SparkSql(self._context, self._warm, self._check)
             return self._sql
 
     def _run(self, tasks: Sequence[Task]) -> list[Part | Unmapped]:
         """One job. An empty one wakes the workers and loads our modules there."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         sql = self._sql or self._up()
         plans, mapped = self._last
         if tasks and tasks[0].plans is not plans:
@@ -193,8 +240,13 @@ class SparkEngine:
                 results = self._context.parallelize(list(tasks), slices).mapPartitions(run_partition).collect()
         except EvaluationError as error:
             return [Unmapped(*error.failure)] * len(tasks)
-        except (Py4JError, PySparkException, OSError, EOFError) as error:
-            raise AnewError(f"the Spark job failed: {_cause(error)}", hint=f"See {self._settings.log}") from error
+        except GateError:
+            raise
+        except Exception as error:  # Spark's own errors share no base
+            self._tell(error)
+            raise
+        if len(results) != len(tasks):
+            self._tell(_too_few(results, tasks))
         self._count_job()
         for result in results:
             if isinstance(result, GateError | LoadAgainError):
@@ -224,53 +276,58 @@ class SparkEngine:
     def _forget_sockets(self) -> None:
         """Empty the JVM's list of files to delete at its exit: `close` removes the whole folder anyway."""
         with contextlib.suppress(Exception):  # another Java may not let us: then it grows by some 200 bytes a job
-            java = self._gateway.jvm.java
+            java = self._context._jvm.java  # noqa: SLF001
             hook = java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
             hook.setAccessible(True)
             hook.get(None).clear()
 
     def _start(self) -> Any:
-        # What Spark's Python workers need to find this very program: they are started by the JVM.
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
-        os.environ["PYTHONSAFEPATH"] = "1"
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark asks the resolver for this host's name
-
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-
+        """The SparkContext of a new JVM."""
+        _prepare_environment()
         options = spark_options(self._settings)
-        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
-        at_launch = SparkConf(loadDefaults=False).setAll(on_command_line(options))
         try:
-            streams = {"stdout": self._output, "stderr": self._output}
-            self._gateway = launch_gateway(at_launch, streams)  # type: ignore[no-untyped-call]
-            return SparkContext(gateway=self._gateway, conf=conf)
+            self._jvm = jvm = Jvm(on_command_line(options), self._settings.scratch, self._output, self._settings.log)
+            return self._awaited(lambda: _context_in(jvm, options))
+        except (StopAskedError, AnewError):
+            raise
         except Exception as error:  # Spark's own errors share no base
+            ended = self._jvm.ended() if self._jvm is not None else ""
+            why = f"Java ended, {ended}" if ended else _text(error).split("\n", 1)[0]
             # A JVM that was killed looks like one that Java refuses to start: AUTORESTART's limit parts the two.
             raise AnewError(
-                f"Spark does not start: {_first_line(error)}",
-                hint=f"See {self._settings.log}; check SPARKMASTER and Java",
+                f"Spark does not start: {why}", hint=f"See {self._settings.log}; check SPARKMASTER and Java"
             ) from error
 
-    def _end(self) -> None:
-        """Close the JVM's pipe, which ends it; then be sure."""
-        if self._gateway is not None:
-            jvm = self._gateway.proc
-            with contextlib.suppress(Exception):
-                self._gateway.shutdown()
-            with contextlib.suppress(OSError):
-                jvm.stdin.close()
-            try:
-                jvm.wait(timeout=0 if self._is_all_ours else 10)
-            except subprocess.TimeoutExpired:
-                jvm.kill()
-                jvm.wait()
-        self._output.close()
-        shutil.rmtree(self._settings.scratch, ignore_errors=True)
-        self._release()
+    def _awaited(self, work: Callable[[], T]) -> T:
+        """What belongs to the start: it has a limit, and a stop ends it. Then the JVM's time is over too."""
+        try:
+            return within(START_SECONDS, work, lambda: self._closed or self._is_stopping())
+        except (TimeoutError, StopAskedError) as error:
+            if self._jvm is not None:
+                self._jvm.kill()
+            if isinstance(error, StopAskedError):
+                raise
+            raise AnewError(
+                f"Spark does not start: it was not up within {START_SECONDS:g} seconds",
+                hint=f"See {self._settings.log}",
+            ) from error
+
+
+def _context_in(jvm: Jvm, options: dict[str, str]) -> Any:
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+    return SparkContext(gateway=jvm.connect(), conf=conf)
+
+
+def _prepare_environment() -> None:
+    """What Spark's Python workers need to find this very program: they are started by the JVM."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+    os.environ["PYTHONSAFEPATH"] = "1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark asks the resolver for this host's name
 
 
 def spark_options(settings: SparkSettings) -> dict[str, str]:
@@ -330,16 +387,38 @@ def _need_java() -> None:
         raise OperatorError(f"no Java found{f' in JAVA_HOME {home}' if home else ''}: Spark needs it", hint=JAVA_HINT)
 
 
+def _too_few(results: Sequence[Any], tasks: Sequence[Any]) -> EOFError:
+    """A result that breaks off is for pyspark one that is shorter."""
+    return EOFError(f"expected {len(tasks)} results, found {len(results)}")
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    """Whether an error of a job may be Spark's, and so another one's next time; any other is a bug of ours.
+
+    UnboundLocalError: pyspark's own, where it could not connect to read a result.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, (Py4JError, PySparkException, OSError, EOFError, UnboundLocalError))
+
+
 def _cause(error: BaseException) -> str:
     """What a worker died of, out of the pages that Spark writes about it: the last line of Python's own traceback."""
-    text = str(error)
+    if isinstance(error, UnboundLocalError) and error.__context__ is not None:
+        error = error.__context__
+    text = _text(error)
+    if SLOW_WORKER in text:
+        return "a Python worker did not begin within the seconds that Spark gives it, as this host is busy"
     if "Traceback (most recent call last)" in text:
         traceback = text.rpartition("Traceback (most recent call last)")[2].splitlines()[1:]
         for line in traceback:
             if line.strip() and not line.startswith((" ", "\t")):
                 return line.strip()
-    return _first_line(error)
+    return text.split("\n", 1)[0]
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n", 1)[0]
+def _text(error: BaseException) -> str:
+    with contextlib.suppress(Exception):  # Java's errors ask the JVM for their text, and it may go just now
+        return str(error).strip() or type(error).__name__
+    return type(error).__name__

@@ -33,7 +33,7 @@ from replicat.model.target import TargetTable
 from replicat.params import ReplicatParams
 from replicat.targets.contract import Target
 from replicat.targets.kinds import SOURCES
-from trails.errors import AwayError, GateError, OperatorError
+from trails.errors import AnewError, AwayError, GateError, OperatorError
 from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.record import TableDef
@@ -295,7 +295,7 @@ class Planning:
     def _plan_or_error(self, job: _Job, definition: TableDef, looked: _Looked) -> TablePlan:
         try:
             return self._plan(job, definition, looked)
-        except AwayError:
+        except (AwayError, AnewError):  # not of this table
             raise
         except GateError as error:
             return startup.failing_plan(definition, str(error), job.place)

@@ -33,6 +33,7 @@ from trails.described import DescribedTable
 from trails.errors import AwayError, OperatorError
 from trails.runtime.home.home import Home
 from trails.runtime.language.params import Pattern
+from trails.taming import tame
 
 TRIES: Final = 8
 PAUSE_SECONDS: Final = 2.0
@@ -82,7 +83,7 @@ def reload_group(home: Home, group: LoadingGroup, told: Sequence[Any], shapes: S
             if tried == TRIES:
                 what = f"nothing was emptied in {TRIES} tries, and all is as it was: {error.message}"
                 raise AwayError(what, hint="End what holds a lock on the target table, then try again") from error
-            print(f"try {tried} of {TRIES}: {error.message}", file=sys.stderr, flush=True)
+            print(tame(f"try {tried} of {TRIES}: {error.message}"), file=sys.stderr, flush=True)
         except (PlaceLostError, ShapeChangedError) as error:
             raise OperatorError(f"something else came first: {error}", hint="Nothing is changed: try again") from error
         tried += 1

@@ -19,7 +19,7 @@ from replicat.model.target import CheckpointRow
 from replicat.params import ReplicatParams, exact_table
 from replicat.targets.contract import Target, TargetSettings
 from replicat.targets.kinds import admin_for, open_target
-from trails.errors import AwayError, OperatorError
+from trails.errors import AnewError, AwayError, OperatorError
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
 from trails.record import TableDef
@@ -72,7 +72,7 @@ def check(
             _check(params, definitions, target, engine.sql, found, lacks)
         finally:
             engine.close()
-    except AwayError as error:
+    except (AwayError, AnewError) as error:  # a target or a Spark that goes away says nothing of the file
         found.notes.append(f"Not all was checked: {error}")
     except OperatorError as error:
         found.add(error)

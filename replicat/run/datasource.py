@@ -15,6 +15,8 @@ A truncate is one row a table, a change of a table's shape (DDL) one row without
 Partitions carry places of blocks, so the executors must reach the trail's folder. An encrypted trail is decrypted with
 the keys in dirwlt beside its dirdat, or in that of the home that `.option("home", "/gg")` names; they stay there, as
 options, plans and partitions carry paths only.
+A stream's offsets come from a Python worker for which Spark has ten seconds to begin, which nobody can set. On a busy
+host a query may end with "Python worker failed to connect back": then start it again, from its own checkpoint.
 """
 
 from __future__ import annotations

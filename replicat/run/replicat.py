@@ -260,10 +260,13 @@ class Replicat(GroupProcess):
         return self._checkpoint()
 
     def close(self) -> None:
-        """An open transaction is rolled back by the server when the connection goes."""
+        """An open transaction is rolled back by the server when the connection goes.
+
+        Spark goes first: nobody waits for a job that is under way, of which nothing counts any more.
+        """
+        self._engine.close()
         self._drop()
         self._turns.close()
-        self._engine.close()
         self._discards.close()
         if self._watch is not None:
             self._watch.close()

@@ -31,9 +31,9 @@ from replicat.work.mapped import RowMapper
 from replicat.work.net.compact import whole
 from replicat.work.net.part import Part, Unmapped, spilled
 from replicat.work.roles import ChangeFacts, Failure, Result, Role
-from replicat.work.sparkparser import SparkSql, failure_of
+from replicat.work.sparkparser import SparkSql, failure_of, message_of
 from trails.controlflow import ControlFlowError
-from trails.errors import AwayError, GateError
+from trails.errors import AnewError, AwayError, GateError
 from trails.fs import Fs
 from trails.record import BEGIN, COMMIT, DELETE, INSERT, UPDATE
 
@@ -80,10 +80,10 @@ class MappedJobs:
                 context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
             found = self._frame(len(tasks)).collect()
         except Exception as error:
-            failure = failure_of(error)
+            failure = _failure(self._sql, error)
             if failure is None:
                 raise
-            raise EvaluationError(Failure(*failure)) from error
+            raise EvaluationError(failure) from error
         finally:
             for number in range(len(tasks)):
                 context.setLocalProperty(f"{TASK}{number}", None)
@@ -372,18 +372,30 @@ class EvaluationError(ControlFlowError):
 
 
 def evaluate(sql: SparkSql, programs_: Programs, rows: Sequence[Row]) -> list[Result]:
-    """Results of rows, on the driver; EvaluationError if any of them fails."""
+    """Results of rows, on the driver; EvaluationError if any of them fails, AnewError if Spark does."""
     import pyarrow as pa
 
     batch = _batch([_utf8(row) for row in rows], programs_)
     try:
         frame = sql.session.createDataFrame(pa.Table.from_batches([batch]), frame_type(programs_))
         return [tuple(row) for row in select(frame, programs_).collect()]
+    except GateError:
+        raise
     except Exception as error:
-        failure = failure_of(error)
+        failure = _failure(sql, error)
         if failure is None:
-            raise
-        raise EvaluationError(Failure(*failure)) from error
+            raise AnewError(
+                f"Spark can't evaluate expressions: {message_of(error)}", hint="See Spark's log in dirrpt"
+            ) from error
+        raise EvaluationError(failure) from error
+
+
+def _failure(sql: SparkSql, error: Exception) -> Failure | None:
+    """How an expression failed on a row; None where something else did, and AnewError where Spark is gone."""
+    with sql.asking():
+        found = failure_of(error)
+    sql.check()
+    return Failure(*found) if found else None
 
 
 def explained(sql: SparkSql, program: Program | None, row: Row, failure: Failure) -> Failure:

@@ -1,7 +1,9 @@
 """A running Spark's parser and analyser, asked through py4j about one expression at a time.
 
-Rule: nothing here runs a job. What Spark says is passed on in its own words, first line only: the lines below show the
-text that we made of the expression, which the person who reads it did not write.
+Rule: nothing here runs a job. An expression is at fault only where Spark still lives behind its answer: what fails once
+its JVM is gone fails because of that, so that is asked first (`asking`).
+What Spark says is passed on in its own words, first line only: the lines below show the text that we made of the
+expression, which the person who reads it did not write.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from replicat.maps.expressions.compiling import Name
 from replicat.maps.expressions.exact import ExpressionError, SparkNode
 from replicat.maps.expressions.ggtext import quoted
 from replicat.maps.expressions.sparknames import OURS
+from trails.errors import GateError
 
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -62,10 +65,15 @@ _KEPT = 10_000
 class SparkSql:
     """Spark as compiling.Sql. Nothing of Spark SQL is loaded before the first question: it takes seconds."""
 
-    def __init__(self, context: Any, made: Callable[[], None] = lambda: None) -> None:
-        """`context`: the SparkContext; a session is made on it, then `made` called."""
+    def __init__(
+        self, context: Any, made: Callable[[], None] = lambda: None, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`context`: the SparkContext; a session is made on it, then `made` called. `check`: raises AnewError if the
+        JVM is gone.
+        """
         self._context = context
         self._made = made
+        self.check = check
         self._lock = threading.Lock()
         self._session: Any = None
         # Tables of one shape under one MAP ask the same.
@@ -77,9 +85,21 @@ class SparkSql:
         """The SparkSession."""
         with self._lock:
             if self._session is None:
-                self._session = _session_on(self._context)
+                with self.asking():
+                    self._session = _session_on(self._context)
                 self._made()
             return self._session
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around what asks Spark: whatever fails there, AnewError if Spark is gone."""
+        try:
+            yield
+        except GateError:
+            raise
+        except Exception:  # py4j's and Spark's errors share no base
+            self.check()
+            raise
 
     @property
     def _parser(self) -> Any:
@@ -93,20 +113,23 @@ class SparkSql:
 
     def names(self, text: str) -> list[Name]:
         found: list[Name] = []
-        _walk(self._parsed(text), found)
+        with self.asking():
+            _walk(self._parsed(text), found)
         return list(dict.fromkeys(found))  # CASE value WHEN ... names its value once, and the tree many times
 
     def spans(self, text: str) -> frozenset[tuple[int, int]]:
         if text not in self._spans:
             _bound(self._spans)
-            self._spans[text] = frozenset(_spans(self._parsed(text)))
+            with self.asking():
+                self._spans[text] = frozenset(_spans(self._parsed(text)))
         return self._spans[text]
 
     def analysed(self, text: str, columns: Sequence[tuple[str, str]]) -> SparkNode:
         question = text, tuple(columns)
         if question not in self._analysed:
             _bound(self._analysed)
-            self._analysed[question] = self._analyse(text, columns)
+            with self.asking():
+                self._analysed[question] = self._analyse(text, columns)
         return self._analysed[question]
 
     def _analyse(self, text: str, columns: Sequence[tuple[str, str]]) -> SparkNode:

@@ -225,3 +225,19 @@ def test_stop_is_obeyed_while_the_manager_does_not_answer(bench):
     wait_for(lambda: bench.manager.held)
     assert bench.stop() == 0
     assert "nothing for" not in bench.log()
+
+
+def test_a_manager_that_takes_connections_and_is_silent_is_told_and_given_up(tmp_path):
+    """After TIMEOUT, with a line that says so and for whom the pump waits; once it answers all goes on."""
+    bench = LinkBench(tmp_path, timeout=2)
+    try:
+        Source(bench.fs, bench.local).mixed(3)
+        bench.manager.silent = True
+        bench.start()
+        wait_for(lambda: "took the connection and said nothing for 2 seconds" in bench.log(), bench.log)
+        wait_for(lambda: "said nothing for" in bench.ask("STATUS")["status"], bench.log)
+        bench.manager.silent = False
+        bench.drain()
+        bench.assert_equal()
+    finally:
+        bench.close()

@@ -26,6 +26,7 @@ from replicat.admin import answer
 from replicat.batches.scratch import sweep
 from replicat.targets.kinds import admin_for
 from replicat.work.net.part import SPILL_BYTES
+from tests.support.fake_java import SLEEP, take_its_place
 from tests.support.pipelines import folder
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import AwayError
@@ -307,6 +308,16 @@ def no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java.write_text("#!/bin/sh\nexit 9\n")
     java.chmod(0o700)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+
+
+def test_a_stop_is_obeyed_while_spark_starts(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A JVM that never comes up, as one that is stopped: the group stops all the same, and leaves nothing behind."""
+    begun = tmp_path / "begun"
+    monkeypatch.setenv("JAVA_HOME", take_its_place(tmp_path, f"touch {begun}; {SLEEP}"))
+    group.start()
+    group.wait(begun.exists)
+    assert group.stop() == (0, "")
+    assert "REPLICAT REP1 stopped normally" in Path(group.home.report("REP1")).read_text()
 
 
 @pytest.mark.usefixtures("no_spark")

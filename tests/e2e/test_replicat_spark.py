@@ -20,10 +20,11 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
 
-from demo.patience import PATIENCE
+from demo.patience import PATIENCE, wait_for
 from replicat.batches.batch import Batcher, tasks_of
-from replicat.batches.engine import SparkEngine, SparkSettings
+from replicat.batches.engine import SLOW_WORKER, SparkEngine, SparkSettings
 from replicat.model.plan import TablePlan
 from replicat.model.target import Layout, Work
 from replicat.work.decode import columns_of
@@ -252,14 +253,27 @@ def test_the_trail_as_a_data_frame(spark: Any, feed: TrailFeed):
 def test_the_trail_as_a_stream(spark: Any, feed: TrailFeed, tmp_path: Path):
     """Each row comes once, over several triggers and a restart from the stream's own checkpoint."""
 
-    def run() -> None:
-        stream = spark.readStream.format("trail").load(str(feed.trail))
-        query = (
-            stream.selectExpr("after['id'] AS id").writeStream.format("text").option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "chk")).start()
-        )  # fmt: skip
+    def begun() -> Any:
+        """A query that has read all there is; None where Spark gave up its worker, as the page of the source says."""
+        query = None
         try:
+            stream = spark.readStream.format("trail").load(str(feed.trail))
+            query = (
+                stream.selectExpr("after['id'] AS id").writeStream.format("text").option("path", str(tmp_path / "out"))
+                .option("checkpointLocation", str(tmp_path / "chk")).start()
+            )  # fmt: skip
             query.processAllAvailable()
+        except PySparkException as error:
+            if query is not None:
+                query.stop()
+            if SLOW_WORKER not in str(error):
+                raise
+            return None
+        return query
+
+    def run() -> None:
+        query = wait_for(begun, "a query whose worker begins in time")
+        try:
             for number in range(10):
                 feed.tx((Op.INSERT, KV, [f"{feed.number}-{number}", "v" * 5000]))
             query.processAllAvailable()

@@ -220,6 +220,15 @@ def test_a_file_that_is_replaced_under_us(direct: Direct, tmp_path: Path):
         direct.target.connect()
 
 
+def test_a_file_that_goes_before_the_commit_takes_no_checkpoint(direct: Direct, tmp_path: Path):
+    """The COMMIT succeeds in a file without a name: nobody would find its rows, so it counts as lost."""
+    direct.begin()
+    for name in os.listdir(tmp_path):
+        (tmp_path / name).rename(tmp_path / f"{name}.away")
+    with pytest.raises(AwayError, match="is not the file it was"):
+        direct.target.commit()
+
+
 def test_truncate_restarts_autoincrement(direct: Direct):
     from replicat.model.target import Truncate
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.patience import wait_for
-from ggsci.flow import pipelines
+from demo.patience import PATIENCE, wait_for
+from ggsci.flow import pipelines, stages
 from ggsci.flow.pipelines import Pipeline
 from tests.support.homes import as_json, good
 from tests.support.link import LinkBench, Source
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[LinkBench]:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LinkBench]:
     """Pump and Collector with a small window, and a Replicat on the far side that never ran."""
+    monkeypatch.setattr(stages, "ASK_SECONDS", PATIENCE)  # a busy machine answers later than people wait
     made = LinkBench(tmp_path, parameters="WINDOW 1", timeout=60, megabytes=100)
     registration.save(made.far, Registration("REP1", "REPLICAT", "TRAIL", "./dirdat/rt"))
     yield made

@@ -286,6 +286,20 @@ def test_a_file_cut_under_its_writer_takes_no_block_more(real) -> None:
     writer.abandon()
 
 
+def test_a_file_cut_before_its_sync_is_not_called_durable(real) -> None:
+    """The last block before an idle time: no next one finds where the file ends."""
+    fs, trail = real
+    writer = opened(fs, trail)
+    write_tx(writer, SCRIPT[0])
+    before = writer.sync()
+    write_tx(writer, SCRIPT[1])
+    os.truncate(trail.path(0), before.rba)
+    with pytest.raises(MismatchError, match="lt000000000 was truncated"):
+        writer.sync()
+    assert writer.durable == before
+    writer.abandon()
+
+
 def test_the_number_of_a_deleted_file_is_not_used_again_and_readers_name_it() -> None:
     """Deleted while nobody wrote: who had read all before it goes on behind it, who stood in it is told its name."""
     fs = FaultFs()

@@ -99,8 +99,8 @@ def main(scratch: str) -> None:
     frame = SparkSession(engine._context).createDataFrame(pa.table({"p": [1, 2], "c": ["a", None]}), "p int, c string")
     frame.selectExpr("p", "p > 1 AS f", "c").selectExpr("f", "upper(c) || '/' || p AS r", "round(p * 1.2, 2)").toArrow()
     engine._context.stop()
-    engine._gateway.proc.stdin.close()
-    engine._gateway.proc.wait()
+    assert engine._jvm is not None
+    engine._jvm.leave(PATIENCE)
     engine.close()
 
 

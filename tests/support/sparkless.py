@@ -25,7 +25,7 @@ ENVIRONMENT = {"PYTHONPATH": f"{HERE / 'without_spark'}{os.pathsep}{HERE.parents
 class Engine(InlineEngine):
     """In SparkEngine's place."""
 
-    def __init__(self, settings: SparkSettings, release: Callable[[], None]) -> None:
+    def __init__(self, settings: SparkSettings, release: Callable[[], None], _is_stopping: Callable[[], bool]) -> None:
         super().__init__()
         self._release = release
         _empty(settings.scratch)

@@ -113,6 +113,19 @@ def test_each_class_of_control_flow_is_caught_by_its_name():
     assert "ControlFlowError" not in caught()
 
 
+def test_what_goes_to_standard_error_moves_no_terminal():
+    """Names of tables and files hold what anybody gave them: control characters are escaped in every line (tame)."""
+    untamed = [
+        f"{path}:{node.lineno}"
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and (("stderr" in (text := ast.unparse(node)) and text.startswith("print(")) or text.startswith("os.write(2,"))
+        and "tame(" not in text
+        and not all(isinstance(one, ast.Constant) for one in node.args)
+    ]
+    assert not untamed
+
+
 def test_a_database_is_named_in_its_own_folder_and_in_the_table_of_kinds_alone():
     """A new one is a folder and a line: nothing else in the packages, also no comment, speaks of one."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]

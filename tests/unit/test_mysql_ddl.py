@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extract.sources.mysql.ddl.asking import SourceServer, version_number
 from extract.sources.mysql.ddl.cascades import Cascade, rules
-from extract.sources.mysql.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, StatementDialect, UnreadError
+from extract.sources.mysql.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, StatementDialect, UnreadError, hidden
 from extract.sources.mysql.ddl.query import Truncated
 from extract.sources.mysql.ddl.reader import TableName
 from extract.sources.mysql.ddl.statements import parse
@@ -228,7 +228,7 @@ def test_rows_changed_by_a_statement_stop(statement: str) -> None:
 
 
 def test_a_statement_that_is_not_understood_stops_for_a_captured_table_alone() -> None:
-    """It is named with its place and its text; another table is not known from there on."""
+    """It is named with its place and its words; another table is not known from there on."""
     log = Log(T, captured=("t",))
     with pytest.raises(
         OperatorError, match=r"binlog.000001, 110: a statement .* not understood: .*'FROB'.*FROB"
@@ -246,6 +246,50 @@ def test_a_statement_that_is_not_understood_stops_for_a_captured_table_alone() -
         log.run("frobnicate shop.t")
     with pytest.raises(OperatorError, match="query"):
         log.run("CREATE TABLE t AS SELECT 1 AS a")
+
+
+SECRETS = ("hunter2", "k3y", "4711", "u:pw", "c0ffee", "mine")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET a = 'hunter2' WHERE b = 4711",
+        "/* hunter2 */ ALTER TABLE t ADD c varchar(20) DEFAULT 'hunter2' COMMENT 'k3y', ADD d int DEFAULT 4711",
+        "ALTER TABLE t ADD c bit(64) DEFAULT 0xc0ffee, ADD d varbinary(9) DEFAULT x'c0ffee' -- mine",
+        "CREATE TABLE u (a int) ENGINE=FEDERATED CONNECTION='mysql://u:pw@h/d'",
+        "ALTER TABLE t ADD c int 'hunter2'",
+        "ALTER TABLE t ADD c int FROB 'hunter2",
+        "ALTER TABLE t ADD c 4711",
+        "ALTER TABLE t ADD c int COMMENT 'k3y' FROB /* hunter2",
+        "ALTER TABLE t PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (4711) COMMENT 'mine')",
+    ],
+)
+def test_no_value_of_a_statement_is_told(statement: str) -> None:
+    """Others read trails, reports and logs: what a statement holds of rows and passwords stands in none of them."""
+    log = Log(T, captured=("t", "u"))
+    try:
+        told = repr(log.run(statement))
+    except OperatorError as error:
+        told = str(error)
+    shapes = told.partition("sql=")[2] if "sql=" in told else told  # a default is part of the shape, which readers need
+    assert not [secret for secret in SECRETS if secret in shapes.partition(", flags=")[0]]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("ALTER TABLE t /* x */ ADD `a b` varchar(20)  DEFAULT 'it''s' -- y",
+         "ALTER TABLE t ADD `a b` varchar(...) DEFAULT '...'"),
+        ("ALTER TABLE t /*!80000 ADD c */ int", "ALTER TABLE t ADD c int"),
+        ("ALTER TABLE t ADD c int DEFAULT -1.5e3, ADD d int", "ALTER TABLE t ADD c int DEFAULT -..., ADD d int"),
+        ("ALTER TABLE t ADD c int 'x", "ALTER TABLE t ADD c int ..."),
+        ("'x", "..."),
+    ],
+)  # fmt: skip
+def test_a_statement_is_told_without_its_literals(statement: str, told: str) -> None:
+    """Names and words stay, so that a person finds the statement again."""
+    assert hidden(statement, StatementDialect(Flavour.MYSQL, 80012)) == told
 
 
 CASCADE = "REFERENCES p (id) ON UPDATE NO ACTION ON DELETE"

@@ -142,3 +142,21 @@ def test_a_unique_index_that_the_triggers_did_not_know(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"table main.item got a unique index on \(price\) while it was written to"):
         run_until_captured(again, file)
     again._writer.abandon()
+
+
+def test_no_value_of_a_statement_is_told(tmp_path: Path) -> None:
+    """Others read the trail: names and types stay of a statement, literals, numbers and comments do not."""
+    file = SourceFile.make(tmp_path)
+    running = Running(file)
+    running.sees(
+        "CREATE TABLE s (id integer PRIMARY KEY, a varchar(20) DEFAULT 'it''s hunter2', \"b c\" int DEFAULT 4711, --k\n"
+        "d text DEFAULT \"mine\", e blob DEFAULT x'c0ff', [f] real CHECK (f > 1.5e3), g text default ('u') /* pw */)",
+        "INSERT INTO item (code) VALUES ('a')",
+    )
+    file.ask("add_trandata", pattern="main.s")
+    mirror = running.sees("INSERT INTO s (id) VALUES (1)")
+    running.close()
+    assert mirror.ddl[-1].sql == (
+        "CREATE TABLE s (id integer PRIMARY KEY, a varchar(...) DEFAULT '...', \"b c\" int DEFAULT ..., "
+        "d text DEFAULT '...', e blob DEFAULT '...', [f] real CHECK (f > ...), g text default ('...') )"
+    )

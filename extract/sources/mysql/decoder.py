@@ -394,4 +394,4 @@ class BinlogDecoder:
 
 
 def _misplaced(query: Query) -> BinlogError:
-    return BinlogError(f"QUERY {query.sql[:60]!r} where no transaction can have it")
+    return BinlogError(f"QUERY {query.verb.name} where no transaction can have it")  # its text may hold rows

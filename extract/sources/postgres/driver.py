@@ -4,26 +4,35 @@ psycopg.
 Rule: nothing here acknowledges anything by itself. `Stream.status` sends exactly the place it is given, and no library
 sits between it and the wire (psycopg.pq is libpq, no more). Values come and go as text; nobody converts them on the
 way. Errors say who must act: AwayError when waiting can help (refused, starting up, slot still held by a dead
-connection), SqlError with the server's own words and code otherwise.
+connection, a time or a resource that was used up), SqlError with the server's own words and code otherwise.
+
+A server that says nothing for so long as its caller allows is taken for lost: its socket is cut, and that is an
+AwayError. No wait stops another thread.
 """
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import psycopg
 from psycopg import pq
 from psycopg.errors import OperationalError
+from psycopg.generators import execute
 from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import wait
 
 from extract.sources.postgres.pgoutput import EPOCH_US, PgoutputError, lsn_text, quoted
-from trails.errors import AwayError, OperatorError
+from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.process import checking
+from trails.runtime.secrets.attempts import refused_for_good
 
 Row = tuple[str | None, ...]
 
@@ -40,11 +49,27 @@ ALIVE: Final = {
 }  # fmt: skip
 """What finds out within a minute that the other host is gone without a word, where the URL says nothing else."""
 CLOSE_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 60.0
+"""A server that has not answered a question for so long is taken for lost."""
+DEAD_SECONDS: Final = 60.0
+"""And one that has sent nothing on a stream for so long, though it was asked to; as its own wal_receiver_timeout."""
+_LOOK_SECONDS: Final = 0.1
+"""How often a wait looks if a signal has come."""
+_QUIET_SECONDS: Final = 1.0
+"""Behind so long without a message the socket is looked at: a long message comes in pieces."""
 
 _NO_PUBLICATION: Final = "42704"
 _SKIPPED: Final = b"55000"
-_AWAY_STATES = ("57P01", "57P02", "57P03", "53300", "55006")
-_AWAY_WORDS = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
+# Shut down, cancelled or out of time, in use, a lock that was not given, a deadlock or a serialization that failed; and
+# by class: the connection, resources (memory, disk, connections), and what lies beneath the server.
+_AWAY_STATES = ("57P01", "57P02", "57P03", "57P05", "57014", "55006", "55P03", "40001", "40P01")
+_AWAY_CLASSES = ("08", "53", "58")
+_AWAY_WORDS = (
+    "starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating", "canceling",
+    "not accepting connections", "not yet accepting connections", "out of memory", "No space left", "could not open",
+    "could not read", "could not write", "could not access", "could not fork",
+)  # fmt: skip
+_REFUSED: Final = ("FATAL", "no password supplied")
 _XLOG, _KEEPALIVE = b"wk"
 _HEADER = 25
 _BUFFER = 8192
@@ -89,20 +114,36 @@ def connect(url: str, application: str, *, replication: bool = False) -> PGconn:
     if replication:
         given[b"replication"] = b"database"
         given[b"options"] += b" -c client_min_messages=warning"  # a Stream must hear of what the server leaves out
-    text = b" ".join(k + b"='" + v.replace(b"\\", rb"\\").replace(b"'", rb"\'") + b"'" for k, v in given.items())
-    connection = pq.PGconn.connect(text)
-    if connection.status != pq.ConnStatus.OK:
-        words = _clean(connection.get_error_message())
-        connection.finish()
-        raise _refused(words, url)
-    connection.notice_handler = None
+    try:
+        options = {key.decode(): value.decode() for key, value in given.items()}
+    except UnicodeDecodeError as error:
+        raise OperatorError(
+            f"SOURCEDB: {error}", hint="Write it in UTF-8, like %C3%A9 for an e with an accent"
+        ) from None
+    return _dialled(options, url)
+
+
+class _Dialled(psycopg.Connection[Any]):
+    """Libpq's connection, got as psycopg gets it: host by host, each for connect_timeout, and without Python's lock."""
+
+    def __del__(self, *_: object) -> None:
+        """Libpq's own connection lives on, and is what is closed."""
+
+
+def _dialled(given: dict[str, Any], url: str) -> PGconn:
+    try:
+        connection = _Dialled.connect(**given).pgconn
+    except psycopg.Error as error:
+        raise _refused(str(error), url, [host for host in given.get("host", "").split(",") if host]) from None
+    connection.notice_handler = connection.notify_handler = None
+    connection.nonblocking = 0
     return connection
 
 
-def _refused(words: str, url: str) -> OperatorError | AwayError:
+def _refused(text: str, url: str, hosts: Sequence[str] = ()) -> OperatorError | AwayError:
     """Libpq gives no SQLSTATE for a refused connection, only words: those of the server begin with FATAL."""
-    refused = "FATAL" in words or "no password supplied" in words
-    if not refused or any(known in words for known in _AWAY_WORDS):
+    words = _clean(text)
+    if not refused_for_good(text, hosts, _REFUSED, _AWAY_WORDS):
         return AwayError(f"the source database can't be reached: {words}")
     user = urlsplit(url).username or "the user"
     hint = "Mend SOURCEDB in the parameter file, or the server's pg_hba.conf"
@@ -117,13 +158,53 @@ def _clean(words: str) -> str:
     return " ".join(words.split()).strip()
 
 
+def heals(state: str) -> bool:
+    """Whether what a SQLSTATE says passes by itself: the same statement can succeed later."""
+    return state in _AWAY_STATES or state.startswith(_AWAY_CLASSES)
+
+
+class PassingError(AwayError):
+    """The server can't do it now, and may later; `state` is its SQLSTATE."""
+
+    def __init__(self, message: str, state: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class SilentError(AwayError):
+    """The server takes what is sent, and says nothing."""
+
+
+def sever(connection: PGconn) -> None:
+    """Cut the socket of a connection whose other end is silent: whatever is done with it then fails at once."""
+    if connection.status == pq.ConnStatus.OK:
+        with socket.socket(fileno=os.dup(connection.socket)) as sock, suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def answer(connection: PGconn, seconds: float | None) -> PGresult:
+    """The last result of the statement that was sent. Raises AwayError, SilentError after so many seconds."""
+    began = time.monotonic()
+    connection.nonblocking = 1
+    try:
+        results: list[PGresult] = wait(execute(connection), connection.socket, _LOOK_SECONDS, seconds)
+    except OperationalError as error:
+        silent = seconds is not None and time.monotonic() - began >= seconds
+        sever(connection)
+        if silent:
+            raise SilentError(f"the source database has not answered for {seconds:g} s") from None
+        raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+    return results[-1]
+
+
 def failed(connection: PGconn, result: PGresult | None) -> SqlError | AwayError:
     """The error of a statement or of a stream that ended."""
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode() if result else ""
     words = _clean(result.get_error_message() if result else connection.get_error_message())
-    away = connection.status != pq.ConnStatus.OK or not state or state in _AWAY_STATES or state.startswith("08")
-    if away:
+    if connection.status != pq.ConnStatus.OK or not state:
         return AwayError(f"the source database went away: {words or 'the connection is closed'}")
+    if heals(state):
+        return PassingError(f"the source database can't do it now: {words} (SQLSTATE {state})", state)
     return SqlError(f"the source database: {words} (SQLSTATE {state})", state)
 
 
@@ -139,7 +220,9 @@ def away() -> Iterator[None]:
 class Session:
     """An ordinary connection: one statement at a time, each in its own transaction."""
 
-    def __init__(self, url: str, application: str) -> None:
+    def __init__(self, url: str, application: str, answer_seconds: float | None = ANSWER_SECONDS) -> None:
+        """`answer_seconds`: how long a statement may take; None for a person, who waits as long as he likes."""
+        self._seconds = answer_seconds
         self._connection = connect(url, application)
 
     def query(self, sql: str, *values: str | int | None) -> list[Row]:
@@ -152,10 +235,9 @@ class Session:
 
     def _done(self, sql: str, values: Sequence[str | int | None]) -> PGresult:
         given = [None if v is None else str(v).encode("utf-8", "surrogateescape") for v in values]
-        try:
-            result = self._connection.exec_params(sql.encode("utf-8", "surrogateescape"), given)
-        except OperationalError as error:
-            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+        with away():
+            self._connection.send_query_params(sql.encode("utf-8", "surrogateescape"), given)
+        result = answer(self._connection, self._seconds)
         if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             raise failed(self._connection, result)
         return result
@@ -179,8 +261,9 @@ class Session:
         try:
             for statement in statements:
                 self.query(statement)
-        except SqlError:
-            self.query("ROLLBACK")
+        except GateError:
+            with suppress(GateError):  # of a connection that is lost; the first error is the one to tell
+                self.query("ROLLBACK")
             raise
         self.query("COMMIT")
 
@@ -207,7 +290,9 @@ def timeline_ends(url: str, application: str, timeline: int) -> dict[int, str]:
     """Where each timeline before `timeline` ended, as LSN text."""
     connection = connect(url, application, replication=True)
     try:
-        result = connection.exec_(f"TIMELINE_HISTORY {timeline}".encode())
+        with away():
+            connection.send_query(f"TIMELINE_HISTORY {timeline}".encode())
+        result = answer(connection, ANSWER_SECONDS)
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise failed(connection, result)
         lines = [line.split() for line in (_text(result.get_value(0, 1)) or "").splitlines()]
@@ -220,11 +305,13 @@ class Stream:
     """A running START_REPLICATION."""
 
     def __init__(
-        self, url: str, application: str, slot: str, publication: str, start: int, *, messages: bool = False
-    ) -> None:
+        self, url: str, application: str, slot: str, publication: str, start: int, *, messages: bool = False,
+        dead_seconds: float = DEAD_SECONDS,
+    ) -> None:  # fmt: skip
         """Stream the slot's changes that committed at or behind the LSN `start`. Raises AwayError or SqlError.
 
-        `messages`: with those of pg_logical_emit_message, from server version 14 on.
+        `messages`: with those of pg_logical_emit_message, from server version 14 on. `dead_seconds`: a server that is
+        silent for half as long is asked to say something, and is taken for lost at the whole.
         """
         self._connection = connect(url, application, replication=True)
         self._skips = False
@@ -236,7 +323,9 @@ class Stream:
             f"(proto_version '1', publication_names '{names}'{more})"
         )
         try:
-            result = self._connection.exec_(begin.encode())
+            with away():
+                self._connection.send_query(begin.encode())
+            result = answer(self._connection, ANSWER_SECONDS)
             if result.status != pq.ExecStatus.COPY_BOTH:
                 raise failed(self._connection, result)
         except BaseException:
@@ -250,6 +339,9 @@ class Stream:
         """The server wants a status message soon; taken back by `status`."""
         self.local = self._connection.host[:1] in (b"/", b"@")
         """Whether it is a unix socket."""
+        self._dead_seconds = dead_seconds
+        self._heard = time.monotonic()
+        self._prompted = 0.0  # when it was asked to say something; 0 since it has
 
     def fileno(self) -> int:
         """The socket."""
@@ -263,6 +355,8 @@ class Stream:
         """Hand over the messages that are here, up to about `most` bytes. Returns their bytes; raises AwayError."""
         get: Callable[[int], tuple[int, Any]] = self._connection.get_copy_data
         data, size, last = b"", 0, _BUFFER
+        if time.monotonic() - self._heard > min(_QUIET_SECONDS, self._dead_seconds / 4):
+            self._listen()
         try:
             while last >= _BUFFER and size < most:
                 # One read of the socket into libpq's buffer, and all whole messages that are in it then.
@@ -285,6 +379,7 @@ class Stream:
                 self.is_idle = data[0] == _KEEPALIVE
                 place, time_us = (_KEEPALIVE_HEAD if self.is_idle else _XLOG_HEAD).unpack_from(data)
                 self.place = place, time_us + EPOCH_US
+                self._heard, self._prompted = time.monotonic(), 0.0
         except OperationalError as error:
             raise AwayError(f"the source database went away: {_clean(str(error))}") from error
         except struct.error as error:
@@ -299,12 +394,33 @@ class Stream:
         missing = isinstance(error, SqlError) and error.state == _NO_PUBLICATION
         return NoPublicationError(error.message) if missing else error
 
-    def status(self, durable: int) -> None:
-        """Tell the server that everything before the LSN `durable` is safe here: it may forget it."""
+    def _listen(self) -> None:
+        """A part of a message is a sign of life too."""
+        poller = select.poll()
+        poller.register(self.fileno(), select.POLLIN)
+        if poller.poll(0):
+            self._heard, self._prompted = time.monotonic(), 0.0
+
+    def watch(self, durable: int) -> None:
+        """To be called when all that came was read: raises SilentError where the server has been dead for too long."""
+        now, half = time.monotonic(), self._dead_seconds / 2
+        if not self._prompted:
+            if now - self._heard >= half:
+                self._prompted = now
+                self.status(durable, reply=True)
+        elif now - self._prompted >= half:
+            sever(self._connection)
+            raise SilentError(f"the source database has sent nothing for {self._dead_seconds:g} s, though it was asked")
+
+    def status(self, durable: int, *, reply: bool = False) -> None:
+        """Tell the server that everything before the LSN `durable` is safe here: it may forget it.
+
+        `reply`: it is to answer at once.
+        """
         self.asked = False
         now = time.time_ns() // 1000 - EPOCH_US
         try:
-            self._connection.put_copy_data(_STATUS.pack(b"r", durable, durable, durable, now, 0))
+            self._connection.put_copy_data(_STATUS.pack(b"r", durable, durable, durable, now, reply))
             self._connection.flush()
         except OperationalError as error:
             raise AwayError(f"the source database went away: {_clean(str(error))}") from error

@@ -92,7 +92,7 @@ class PostgresKind:
     def connect(self, url: str, application: str) -> Session:
         from extract.sources.postgres.driver import Session
 
-        return Session(url, application)
+        return Session(url, application, None)
 
     def verbs(self) -> Mapping[str, Verb]:
         from extract.sources.postgres.admin import verbs

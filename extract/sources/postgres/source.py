@@ -27,7 +27,15 @@ from extract.source import Say, Sink, SourceFacts, SourceSettings, ThreadPlaces
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
 from extract.sources.postgres import opened as pgopen
-from extract.sources.postgres.driver import NoPublicationError, Row, Session, Stream, timeline_ends
+from extract.sources.postgres.driver import (
+    DEAD_SECONDS,
+    NoPublicationError,
+    Row,
+    Session,
+    SilentError,
+    Stream,
+    timeline_ends,
+)
 from extract.sources.postgres.guard import Look, watch
 from extract.sources.postgres.limits import WalLimits
 from extract.sources.postgres.pgoutput import (
@@ -54,6 +62,8 @@ NAP: Final = 0.0005
 STATUS_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 1.0
 PAGE_HEADER: Final = 40
+NEVER_FACTOR: Final = 10
+"""Where the server gives up no reader (wal_sender_timeout 0), its own silence is borne so many times as long."""
 MOVING: Final = ("timeline", "publication")
 """What may change in the identity of one and the same source: a failover that keeps the slot, another publication."""
 
@@ -70,8 +80,12 @@ class PostgresSource(LogSource):
         warn: Say | None = None,
         ddl_counts: DdlCounts | None = None,
         most_tables: int = MOST_TABLES,
+        dead_seconds: float | None = None,
     ) -> None:
-        """`warn`: takes a line on the log that the slot keeps back; `say` takes it if there is none."""
+        """`warn`: takes a line on the log that the slot keeps back; `say` takes it if there is none.
+
+        `dead_seconds`: as a stream's; None: as patient as the server is with its readers, and at least a minute.
+        """
         super().__init__(settings.reconnect_seconds, say, RetentionGuard(self._retained, warn or say))
         self._settings = settings
         self._slot = settings.noted.made["slot"]
@@ -92,6 +106,8 @@ class PostgresSource(LogSource):
         self._catalogue = Catalogue(self._open_session, self._described, self._whole_rows)
         self._told = START
         self._status_every = STATUS_SECONDS
+        self._dead_given = dead_seconds
+        self._dead_seconds = DEAD_SECONDS
         self._status_due = 0.0
         self._release_due = 0.0
         self._thick = False
@@ -135,6 +151,9 @@ class PostgresSource(LogSource):
             self._ddl_key = pgddl.ready(session)
         timeout = int(session.setting("wal_sender_timeout") or 0) / 1000
         self._status_every = min(STATUS_SECONDS, timeout / 4) if timeout else STATUS_SECONDS
+        # A server that decodes a large transaction of tables that nobody wants may say nothing for as long.
+        patience = max(DEAD_SECONDS, timeout) if timeout else DEAD_SECONDS * NEVER_FACTOR
+        self._dead_seconds = patience if self._dead_given is None else self._dead_given
         return session
 
     def first_origin(self) -> Position:
@@ -220,9 +239,15 @@ class PostgresSource(LogSource):
         return self._asked(lambda session: session.query(sql, *values))
 
     def _asked(self, do: Callable[[Session], T]) -> T:
-        """Ask on the ordinary connection, which may have been cut while nobody needed it: then on a new one."""
+        """Ask on the ordinary connection, which may have been cut while nobody needed it: then on a new one.
+
+        A server that was waited for in vain is not waited for twice in one turn of the main loop.
+        """
         try:
             return do(self._open_session())
+        except SilentError:
+            self._close_session()
+            raise
         except AwayError:
             self._close_session()
             return do(self._open_session())
@@ -261,8 +286,9 @@ class PostgresSource(LogSource):
         pgcheck.check_origin(self._open_session(), self._slot, origin, lsn_text(origin))
         rules = self._settings.ddl
         self._stream = Stream(
-            self._settings.url, self._application, self._slot, self._publication, origin, messages=rules is not None
-        )
+            self._settings.url, self._application, self._slot, self._publication, origin, messages=rules is not None,
+            dead_seconds=self._dead_seconds,
+        )  # fmt: skip
         ddl = pgddl.DdlReader(self._ddl_key, self._ask, self._wants, self._say) if rules is not None else None
         self._decoder = Decoder(sink, self._describe, origin, ddl, self._most_tables)
         self._known = self._found
@@ -299,6 +325,7 @@ class PostgresSource(LogSource):
         if not size:
             # The last gulp was rich: what follows it is on its way, so look once more before waiting.
             self._thick = False
+            self._stream.watch(self.released.rba)
             return False
         sink.grew(size)
         thick, self._thick = self._thick, size >= RICH

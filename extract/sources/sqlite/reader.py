@@ -35,6 +35,7 @@ from extract.sources.sqlite.link import (
     writing,
 )
 from extract.sources.sqlite.queue import BEGUN, DELETE, DROPPED, INSERT, LOG, SHAPE, UPDATE, Logged
+from extract.sources.sqlite.statement import hidden
 from extract.sources.sqlite.tables import SourceTable
 from extract.sources.sqlite.values import Convert, OtherClassError, converters, refused
 from trails.ddl import ALTER, CREATE, DDL_ROWS, DROP, RENAME, DdlChange
@@ -420,12 +421,12 @@ class QueueReader:
         if op == DROPPED:
             return DdlChange(DROP, new, None, f"DROP TABLE {ident(one.table.name)}")
         if one.before is None:
-            return DdlChange(CREATE, None, new, one.sql, DDL_ROWS if one.rows else 0)
+            return DdlChange(CREATE, None, new, hidden(one.sql), DDL_ROWS if one.rows else 0)
         before = self._of(one.before).one.table
         old = before.shape(self._capture.anys(before))
         if old == new:
             return None
-        return DdlChange(ALTER if old.name == new.name else RENAME, old, new, one.sql)
+        return DdlChange(ALTER if old.name == new.name else RENAME, old, new, hidden(one.sql))
 
 
 def _any_text(data: bytes) -> str:

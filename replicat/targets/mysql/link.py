@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -23,6 +25,17 @@ from trails.errors import AwayError, OperatorError
 from trails.runtime.secrets.serverurl import ServerUrl
 
 SCHEME = "mysql://"
+ANSWER_SECONDS = 60.0
+"""A server that has not answered a short statement for so long is taken for lost."""
+SILENT_SECONDS = 60.0
+"""After each so long without an answer to any other, another connection asks if the server works on it."""
+PROBE_SECONDS = 10.0
+_LAST_SECONDS = 0.5
+_FULL = frozenset({1040, 1203, 1226})
+_WORKS = """
+SELECT 1 FROM information_schema.processlist WHERE id = %s AND command <> 'Sleep'
+AND coalesce(state, '') NOT IN ('Reading from net', 'Writing to net', 'Sending to client')
+"""
 _PACKET = 256 * 1024
 
 _WHOLE = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
@@ -62,8 +75,9 @@ MAYBE = (
 )
 
 _AWAY = frozenset({
-    0, 1040, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1836, 1927, 2002,
-    2003, 2006, 2013, 2014, 2055, 3024, 1290, 1205, 1213, 1021, 1114, 1180, 1637, 3169, 4031,
+    0, 1037, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1135, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317,
+    1836, 1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 1290, 1205, 1213, 1021, 1114, 1180, 1637, 3032, 3169,
+    4031,
 })  # fmt: skip
 """Waiting can mend it: lost, full, read-only for now, a deadlock or a lock that was not given. The whole transaction
 is then rolled back with the connection, and the batch done again for RECONNECTSECS."""
@@ -109,6 +123,7 @@ class _Result(MySQLResult):  # type: ignore[misc]  # PyMySQL has no types
         """Send what load() was given, whatever file the server names."""
         conn: Any = self.connection
         conn.send_rows()
+        conn.await_answer()
         answer = conn._read_packet()  # noqa: SLF001  -- the driver's own way
         self._read_ok_packet(answer)
 
@@ -116,8 +131,15 @@ class _Result(MySQLResult):  # type: ignore[misc]  # PyMySQL has no types
 class Link(Connection):  # type: ignore[misc]  # as above
     """The driver's connection, with rows from memory for LOAD DATA LOCAL."""
 
+    silent_seconds = SILENT_SECONDS
+    where: MysqlUrl | None = None
+    """Where another connection is made; None: there is none yet to ask about."""
     _rows: bytes | None = None
     _result: Any
+
+    def bound(self, seconds: float | None) -> None:
+        """How long from now on an answer is waited for, and its next piece; None: as long as it takes."""
+        self._read_timeout = seconds
 
     def load(self, statement: str, rows: bytes) -> tuple[int, int]:
         """Run a LOAD DATA LOCAL with these rows as its file; (rows taken, warnings)."""
@@ -139,7 +161,33 @@ class Link(Connection):  # type: ignore[misc]  # as above
             self._force_close()
             raise pymysql.err.OperationalError(2014, "the server asked for a file although none was offered")
 
+    def await_answer(self) -> None:
+        """Wait as long as the server works on the statement, where nothing bounds that; a silent one is lost."""
+        while self._read_timeout is None and self.where is not None and not self._comes(self.silent_seconds):
+            if not self._is_worked_on(self.where) and not self._comes(_LAST_SECONDS):
+                self._force_close()
+                raise pymysql.err.OperationalError(2013, f"it has not answered for {self.silent_seconds:g} s")
+
+    def _comes(self, seconds: float) -> bool:
+        poller = select.poll()
+        poller.register(self._sock.fileno(), select.POLLIN)
+        return bool(isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()) or bool(poller.poll(seconds * 1000))
+
+    def _is_worked_on(self, where: MysqlUrl) -> bool:
+        """Whether the server works on it, and waits neither for us nor for the next statement."""
+        other = _made(where)
+        other.bound(PROBE_SECONDS)
+        try:
+            other.connect(None if where.unix_socket else _dial(where))
+            return bool(query(other, _WORKS, [self.thread_id()]))
+        except pymysql.MySQLError as error:
+            return number_of(error) in _FULL  # it is there, and what it does can't be known
+        finally:
+            with contextlib.suppress(pymysql.MySQLError):
+                other.close()
+
     def _read_query_result(self, unbuffered: bool = False) -> Any:
+        self.await_answer()
         self._result = None
         result = _Result(self)
         if unbuffered:
@@ -158,13 +206,8 @@ def connect(url: str, side: str = "target") -> Link:
     `side`: target or source, as messages name it.
     """
     where = MysqlUrl.parse(url, side)
-    link = Link(
-        host=where.host, port=where.port, user=where.user, password=where.password.encode(),
-        database=where.database or None,
-        unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
-        connect_timeout=10, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
-        ssl=where.context(), ssl_disabled=where.mode == "disabled",
-    )  # fmt: skip
+    link = _made(where)
+    link.bound(ANSWER_SECONDS)
     try:
         link.connect(None if where.unix_socket else _dial(where))
         for statement in SESSION:
@@ -183,7 +226,20 @@ def connect(url: str, side: str = "target") -> Link:
         raise OperatorError(
             f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB"
         ) from None
+    link.bound(None)
+    link.where = where
     return link
+
+
+def _made(where: MysqlUrl) -> Link:
+    """Not connected yet."""
+    return Link(
+        host=where.host, port=where.port, user=where.user, password=where.password.encode(),
+        database=where.database or None,
+        unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
+        connect_timeout=10, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
+        ssl=where.context(), ssl_disabled=where.mode == "disabled",
+    )  # fmt: skip
 
 
 def query(link: Link, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -13,7 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from replicat.model.again import ShapeChangedError
 from replicat.model.target import RefusedError
+from replicat.targets.postgres.bounded import BoundLink
 from trails.errors import AwayError, OperatorError
+from trails.runtime.secrets.attempts import refused_for_good
 
 _REFUSED = (
     errors.IntegrityError, errors.DataError, errors.NotSupportedError, errors.RaiseException,
@@ -25,6 +27,8 @@ _SHAPE = (
     errors.InvalidColumnReference, errors.GeneratedAlways, errors.WrongObjectType, errors.InvalidSchemaName,
 )  # fmt: skip
 _AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+_HEALING = ("08", "25006", "40001", "40P01", "53", "55P03", "57", "58")
+"""By SQLSTATE or class: the connection, a standby, a deadlock, resources, a lock, cancelled or shut down, the disk."""
 _COLUMN = re.compile(r"COPY .*, line \d+, column (.+?): ")
 """Of an error's context, where a value does not fit its column; the value comes behind it."""
 _BAD_TIMES = ("22007", "22008", "22009")
@@ -38,23 +42,31 @@ _OURS_TO_MEND = (
 )  # fmt: skip
 
 
-def connect(url: str, application: str, side: str = "target") -> psycopg.Connection[Any]:
+_PASSES = ("starting up", "shutting down", "recovery", "too many", "terminating", "canceling")
+
+
+def connect(url: str, application: str, side: str = "target") -> BoundLink:
     """A connection in autocommit; AwayError if the server can't be reached, OperatorError if it refuses us.
 
     `side`: target or source, as messages name it. No name in our statements is ever found in a schema where somebody
     else may have put one.
     """
+    hosts: list[str] = []
     try:
-        conn = psycopg.connect(**_alive(url), autocommit=True, application_name=application)
-        conn.execute("SET search_path = pg_catalog, pg_temp")
-        return conn
+        options = _alive(url)
+        hosts = [host for host in str(options.get("host", "")).split(",") if host]
+        return BoundLink.open(options, application)
     except psycopg.Error as error:
-        text = " ".join(str(error).split())
-        if isinstance(error, psycopg.ProgrammingError) or any(mark in text for mark in _OURS_TO_MEND):
-            raise OperatorError(
-                f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB"
-            ) from None
-        raise AwayError(f"the {side} database can't be reached: {text}") from None
+        raise not_in(error, hosts, side) from None
+
+
+def not_in(error: psycopg.Error, hosts: Sequence[str] = (), side: str = "target") -> OperatorError | AwayError:
+    """Why there is no connection: a person must act only if the server, or each one of several, has said so."""
+    text = " ".join(str(error).split())
+    for_good = refused_for_good(str(error), hosts, _OURS_TO_MEND, _PASSES)
+    if for_good or isinstance(error, psycopg.ProgrammingError):
+        return OperatorError(f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB")
+    return AwayError(f"the {side} database can't be reached: {text}")
 
 
 def _alive(url: str) -> dict[str, Any]:
@@ -87,6 +99,11 @@ def as_ours(error: psycopg.Error, conn: psycopg.Connection[Any], side: str = "ta
     if conn.closed or isinstance(error, _AWAY):
         return AwayError(f"the {side} database went away: {text}")
     return OperatorError(f"the {side} database refused a statement: {text}")
+
+
+def heals(error: psycopg.Error, conn: psycopg.Connection[Any]) -> bool:
+    """Whether the same statement can succeed later: nothing is wrong with it."""
+    return conn.closed or (error.sqlstate or "").startswith(_HEALING)
 
 
 def refusal(error: Exception) -> RefusedError | None:

@@ -20,7 +20,8 @@ from psycopg import errors
 from replicat.model.target import Blob, Layout, RefusedError, TargetTable, Truncate
 from replicat.targets.contract import Kind, TargetSettings
 from replicat.targets.postgres.asked import AskedValues
-from replicat.targets.postgres.link import as_ours, connect, refusal, without_values
+from replicat.targets.postgres.bounded import BoundLink
+from replicat.targets.postgres.link import as_ours, connect, heals, refusal, without_values
 from replicat.targets.postgres.sequences import follow
 from replicat.targets.postgres.shapes import TYPES, shapes
 from replicat.targets.postgres.sql import BY_INDEX, BY_TABLE, SESSION, PostgresSql
@@ -71,7 +72,7 @@ class PostgresDatabase(SqlDatabase):
         self.conn = connect(self.settings.url, f"trailgate {self.settings.group}")
         # Statements are planned anew each time: a staging table holds one row now and a hundred thousand next.
         self.conn.prepare_threshold = None
-        with self.mapped():
+        with self.brief():
             self.run(SESSION)
             self.run(BY_INDEX)
             if not self.settings.commit_wait:
@@ -97,6 +98,12 @@ class PostgresDatabase(SqlDatabase):
 
     def bounds_waits(self, lock_ms: int, idle_ms: int) -> list[str]:
         return [f"SET lock_timeout = {lock_ms}", f"SET idle_in_transaction_session_timeout = {idle_ms}"]
+
+    @contextlib.contextmanager
+    def brief(self) -> Iterator[None]:
+        bound = self.conn.within(self.answer_seconds) if isinstance(self.conn, BoundLink) else contextlib.nullcontext()
+        with super().brief(), bound:
+            yield
 
     # Transactions
 
@@ -139,9 +146,8 @@ class PostgresDatabase(SqlDatabase):
 
     def refused_ddl(self, statement: str, error: Exception) -> RefusedError:
         assert isinstance(error, psycopg.Error)
-        if self.conn.closed:
-            with self.mapped():
-                raise error
+        if heals(error, self.conn):
+            raise as_ours(error, self.conn) from error
         code = error.sqlstate or ""
         return RefusedError(statement, " ".join(str(error).split()), code, code, shown=without_values(error))
 

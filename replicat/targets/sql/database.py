@@ -61,6 +61,9 @@ class SqlDatabase:
     begins = "BEGIN"
     """The statement that opens a transaction."""
 
+    answer_seconds = 60.0
+    """How long a short statement may take: one that works on no rows but those of our own tables and the catalog's."""
+
     rows_stay = False
     """Staged rows outlive their transaction, and are emptied when their table is used again."""
     stages_stay = False
@@ -224,6 +227,12 @@ class SqlDatabase:
             yield
         except self.errors as error:
             raise self.ours(error) from error
+
+    @contextlib.contextmanager
+    def brief(self) -> Iterator[None]:
+        """As mapped(), for short statements alone: a server silent for `answer_seconds` is lost, where it can be."""
+        with self.mapped():
+            yield
 
     # Savepoints
 

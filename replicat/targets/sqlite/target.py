@@ -70,6 +70,11 @@ class SqliteDatabase(ConvertingDatabase):
         self._check_file()
         super().start(durable=durable)
 
+    def finish(self, *, durable: bool) -> None:
+        """What was committed to a file without its name is not there: the checkpoint may not pass it."""
+        super().finish(durable=durable)
+        self._check_file()
+
     def _check_file(self) -> None:
         """SQLite would go on writing to a file that was removed or replaced."""
         if identity(self.settings.url, self.settings.home) != self._file:

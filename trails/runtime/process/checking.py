@@ -71,7 +71,7 @@ def is_asked(statements: Sequence[Statement]) -> bool:
 
 
 class Checked(Process):
-    """CHECKPARAMS: a process that has done its work before it runs."""
+    """A process whose work is over before it runs: CHECKPARAMS, or a STOP while it was being built."""
 
     def step(self) -> bool:
         return False

@@ -55,6 +55,7 @@ from trails.runtime.report import answers, metrics, report
 from trails.runtime.report.metrics import Meter
 from trails.runtime.report.report import Log, Report, quietly
 from trails.runtime.secrets.credentials import hide_file
+from trails.taming import tame
 
 LONGEST_MESSAGE = 2000
 NO_CHECKPOINT = "TG-01843"
@@ -475,7 +476,7 @@ def _complain(error: BaseException) -> int:
 def _say(text: str) -> None:
     """A line on stderr. Not print(): what it buffers and can't write (disk full) would change the exit code later."""
     try:
-        os.write(2, (text + "\n").encode("utf-8", "backslashreplace"))
+        os.write(2, (tame(text) + "\n").encode("utf-8", "backslashreplace"))
     except OSError:
         return
 

@@ -84,7 +84,7 @@ def _attribute(r: WordReader, column: ColumnSpec) -> ColumnSpec:
     if r.take("CHECK"):
         return replace(column, is_json=_is_json_check(r.group(), column.name) or column.is_json)
     if not _passed(r):
-        raise UnreadError(f"an attribute of column {column.name[:60]} was expected, found {r.token.text[:40]!r}")
+        raise UnreadError(f"an attribute of column {column.name[:60]} was expected, found {r.token.told}")
     return column
 
 

@@ -11,6 +11,7 @@ where this server ran it, and what it did not run is not there.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -23,6 +24,7 @@ ANSI_QUOTES: Final = 0x4
 NO_BACKSLASH_ESCAPES: Final = 0x100000
 LONGEST: Final = 4 << 20
 """A longer statement is not read: a table of 4096 columns with all their comments is shorter."""
+_LONG: Final = 40
 _ONLY_MYSQL: Final = range(50700, 100000)
 _VERSION: Final = re.compile(r"\d{5,6}")
 _MARK: Final = re.compile(r"/\*|\*/")
@@ -53,6 +55,13 @@ class Word(NamedTuple):
     kind: WordKind
     text: str
     at: int
+
+    @property
+    def told(self) -> str:
+        """For people: what a literal holds is not told, as others read logs."""
+        if self.kind in (WordKind.STRING, WordKind.NUMBER, WordKind.BITS):
+            return str(self.kind.value)
+        return repr(self.text if len(self.text) <= _LONG else f"{self.text[:_LONG]}...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +118,35 @@ def tokens(text: str, dialect: StatementDialect) -> list[Word]:
     """All of them, with an END behind the last one."""
     if len(text) > LONGEST:
         raise UnreadError(f"the statement has {len(text)} characters, more than {LONGEST}")
+    found = [Word(_KINDS[what], _value(what, raw, dialect), at) for what, raw, at in _pieces(text, dialect)]
+    return [*found, Word(WordKind.END, "", len(text))]
+
+
+def hidden(text: str, dialect: StatementDialect) -> str:
+    """A statement as others may read it: '...' for each string, ... for each number and literal of bits, no comment.
+
+    It ends with ... where it can't be read further, or is longer than a statement is read.
+    """
+    out, behind = "", 0
+    try:
+        for what, raw, at in _pieces(text[:LONGEST], dialect):
+            # Nothing of what stood between two pieces is told: blanks and comments are one blank.
+            out += " " if at > behind and out else ""
+            out += "'...'" if what == "string" else "..." if what in ("number", "bits") else raw
+            behind = at + len(raw)
+    except UnreadError:
+        return f"{out} ...".lstrip()
+    return out
+
+
+def _pieces(text: str, dialect: StatementDialect) -> Iterator[tuple[str, str, int]]:
+    """(kind, text as written, place) of all that is neither blank nor comment."""
     scan = _scanner(ansi=dialect.ansi_quotes, backslashes=dialect.backslashes).match
-    found: list[Word] = []
     at, depth, end = 0, 0, len(text)
     while at < end:
         match = scan(text, at)
         if match is None:
-            raise UnreadError(f"a word or a sign was expected, found {text[at : at + 20]!r}")
+            raise UnreadError(f"a word or a sign was expected at character {at}")
         what = match.lastgroup or ""
         if what == "space":
             at = match.end()
@@ -126,13 +157,11 @@ def tokens(text: str, dialect: StatementDialect) -> list[Word]:
             depth -= 1
             at = match.end()
         elif what == "close":  # a star and a slash, with nothing open
-            found.append(Word(WordKind.SIGN, "*", at))
+            yield "sign", "*", at
             at += 1
         else:
-            found.append(Word(_KINDS[what], _value(what, match[0], dialect), at))
+            yield what, match[0], at
             at = match.end()
-    found.append(Word(WordKind.END, "", end))
-    return found
 
 
 def _value(what: str, text: str, dialect: StatementDialect) -> str:

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from extract.sources.mysql.ddl.lexer import StatementDialect, UnreadError, Word, WordKind, tokens
 
-_LONG: Final = 30
 _DIGITS: Final = 18
 
 
@@ -154,7 +153,5 @@ class WordReader:
 
     def wrong(self, expected: str) -> UnreadError:
         """Something else stands here than what was expected."""
-        token = self.token
-        shown = token.text if len(token.text) <= _LONG else f"{token.text[:_LONG]}..."
-        found = f"{shown!r}" if token.kind is not WordKind.END else "its end"
+        found = "its end" if self.token.kind is WordKind.END else self.token.told
         return UnreadError(f"{expected} was expected, found {found}")

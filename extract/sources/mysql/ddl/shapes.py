@@ -24,7 +24,7 @@ from extract.sources.mysql.ddl.changing import Changing, Effect
 from extract.sources.mysql.ddl.filling import StatementSession
 from extract.sources.mysql.ddl.journal import REMOVE, Base, Content, Entry, Journal, Key, ShapeChange
 from extract.sources.mysql.ddl.known import KnownTable
-from extract.sources.mysql.ddl.lexer import StatementDialect, UnreadError
+from extract.sources.mysql.ddl.lexer import StatementDialect, UnreadError, hidden
 from extract.sources.mysql.ddl.query import QueryText, Truncated
 from extract.sources.mysql.ddl.reader import TableName
 from extract.sources.mysql.ddl.statements import RowsError, names, parse
@@ -167,27 +167,28 @@ class Shapes:
         """Of ddl.query.Statements."""
         text = decoded(query)
         dialect = StatementDialect(self._server.flavour, self._server.version, query.sql_mode)
-        changing = Changing(
-            self._server, self._now.tables, self._now.databases, query.schema,
-            StatementSession(dialect, query.time_us, query.zone), self._rules.captures, text[:_SHOWN],
-        )  # fmt: skip
         try:
             statement = parse(text, dialect)
             if statement is None:
                 return ()
+            told = shown(text, dialect)
+            changing = Changing(
+                self._server, self._now.tables, self._now.databases, query.schema,
+                StatementSession(dialect, query.time_us, query.zone), self._rules.captures, told,
+            )  # fmt: skip
             effect = changing.run(statement)
             self._refuse_cascades(query, rules(text, dialect), statement, effect)
         except RowsError as error:
             raise OperatorError(
-                f"{query.where}: rows were changed by a statement ({error}), which does not say which: {shown(text)}",
+                f"{query.where}: rows were changed by a statement ({error}), which does not say which",
                 hint="Set binlog_format = ROW in all sessions, ALTER EXTRACT to a place behind it, and load the tables "
                 "again that it changed",
             ) from None
         except UnreadError as error:
             return self._unread(query, text, dialect, error)
-        self._refuse_early(query, text, effect)
+        self._refuse_early(query, told, effect)
         self._keep(query.origin, effect.change)
-        return [one for one in effect.told if isinstance(one, Truncated) or self._passes(query, text, one)]
+        return [one for one in effect.told if isinstance(one, Truncated) or self._passes(query, told, one)]
 
     def _keep(self, place: Position, change: ShapeChange) -> None:
         """The journal first: what the trail has must be known again after a crash."""
@@ -195,18 +196,18 @@ class Shapes:
             self._journal.append(place, change)
             self._now.apply(change)
 
-    def _passes(self, query: QueryText, text: str, change: DdlChange) -> bool:
+    def _passes(self, query: QueryText, told: str, change: DdlChange) -> bool:
         if self._rules.passes is not None:
             return self._rules.passes(change)
         if change.flags and change.old == change.new and any(self._rules.captures(*name) for name in change.names):
             raise OperatorError(
-                f"{query.where}: rows of {change.full_name} came or went without being logged: {shown(text)}",
+                f"{query.where}: rows of {change.full_name} came or went without being logged: {told}",
                 hint="With DDL in both parameter files Replicat's DDLERROR decides. Else ALTER EXTRACT to a place "
                 "behind it, and load the table again",
             )
         return False
 
-    def _refuse_early(self, query: QueryText, text: str, effect: Effect) -> None:
+    def _refuse_early(self, query: QueryText, told: str, effect: Effect) -> None:
         """Before the place where shapes were asked, a change builds on a shape from behind it."""
         if query.origin > self._unsure:
             return
@@ -214,7 +215,7 @@ class Shapes:
             if key in self._now.asked and self._rules.captures(*key):
                 raise OperatorError(
                     f"{query.where}: {'.'.join(key)} is changed here, and its shape was asked of the server only after "
-                    f"that, at {self._unsure}: {shown(text)}",
+                    f"that, at {self._unsure}: {told}",
                     hint="ALTER EXTRACT to a place behind its last change, and load it again",
                 )
 
@@ -249,7 +250,7 @@ class Shapes:
         if wanted or any(self._rules.captures(*key) for key in touched):
             raise OperatorError(
                 f"{query.where}: a statement that may change a captured table is not understood: {error}. It is: "
-                f"{shown(text)}",
+                f"{shown(text, dialect)}",
                 hint=PASS,
             )
         reason = f"a statement at {query.where} was not understood ({error})"
@@ -277,10 +278,9 @@ def decoded(query: QueryText) -> str:
         return query.sql.decode("utf-8", "surrogateescape")
 
 
-def shown(text: str) -> str:
-    """A statement for people: on one line, not too long."""
-    flat = " ".join(text.split())
-    flat = "".join(letter if letter.isprintable() else "?" for letter in flat)
+def shown(text: str, dialect: StatementDialect) -> str:
+    """A statement for people and the trail: on one line, not too long, and without what may be a password or a row."""
+    flat = "".join(letter if letter.isprintable() else "?" for letter in hidden(text, dialect))
     return flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]} ..."
 
 

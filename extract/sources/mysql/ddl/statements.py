@@ -89,7 +89,7 @@ def parse(text: str, dialect: StatementDialect) -> Statement | None:
     if word in ROWS:
         raise RowsError(word)
     if word not in SHAPES:
-        raise UnreadError(f"a statement that begins with {word[:40] or r.token.text[:40]!r} is not known")
+        raise UnreadError(f"a statement that begins with {r.token.told} is not known")
     r.next()
     made = _READERS[word](r)
     if made is not None and not r.is_end:

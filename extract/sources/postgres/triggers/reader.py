@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from extract.segments import PIECE_BYTES, Emptied, Piece, Row, Run, SourceSegment
 from extract.sources.postgres import ddl as pgddl
-from extract.sources.postgres.driver import Session, SqlError
+from extract.sources.postgres.driver import PassingError, Session
 from extract.sources.postgres.tables import QUEUE_SCHEMA as SCHEMA
 from extract.sources.postgres.triggers import install
 from extract.sources.postgres.triggers.check import LOAD, Lost, check_history, lost_triggers
@@ -50,6 +50,8 @@ FETCH_BYTES: Final = 4 << 20
 FORGET_ROWS: Final = 20_000
 MOST_DUE: Final = 5
 LOCK_MS: Final = 3000
+ANSWER_SECONDS: Final = 600.0
+"""A look at a long queue takes its time, and a tick's commit may wait for a standby."""
 _LOCK_TIMEOUT: Final = "55P03"
 MOST_MOVED: Final = 200_000
 """So many rows of one tick may have been logged before the change that came first."""
@@ -134,7 +136,7 @@ class TriggerReader:
 
     def open(self, after: int, state: str) -> None:
         self.close()
-        self._session = Session(self._url, self._application)
+        self._session = Session(self._url, self._application, ANSWER_SECONDS)
         for statement in _SESSION:
             self._session.query(statement)
         self._alone()
@@ -150,7 +152,7 @@ class TriggerReader:
             self.session.query(f"SET lock_timeout = {LOCK_MS}")
             self.session.query("SELECT pg_advisory_lock(hashtextextended($1, 0))", SCHEMA)
             self.session.query("SET lock_timeout = 0")
-        except SqlError as error:
+        except PassingError as error:
             if error.state != _LOCK_TIMEOUT:
                 raise
             raise AwayError(

@@ -1,0 +1,280 @@
+"""Peers that are cut, slow or silent, on real links: all of it heals, and nothing waits without a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pymysql
+import pytest
+
+from demo.mysqld import Mysqld
+from demo.patience import PATIENCE, wait_for
+from demo.proxy import Proxy
+from demo.servers import PostgresServer
+from extract.sources.postgres.driver import PassingError, Session, SilentError, SqlError
+from extract.sources.postgres.source import PostgresSource
+from replicat.targets.mysql import link as mysql_link
+from replicat.targets.postgres import link
+from tests.support.capturing import Capture, step_until
+from tests.support.direct_target import Direct
+from trails.errors import AwayError
+
+pytestmark = pytest.mark.e2e
+
+DEAD = 0.6
+_TLS, _GSS = 80877103, 80877104
+
+
+@contextlib.contextmanager
+def proxied(url: str, port: int) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before a server of this host, and the URL of the same database through it."""
+    proxy = Proxy(lambda: ("127.0.0.1", port))
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
+    try:
+        yield proxy, f"{parts.scheme}://{login}@127.0.0.1:{proxy.port}{parts.path}"
+    finally:
+        proxy.close()
+
+
+# --- being let in -----------------------------------------------------------------------------------------------------
+
+
+def _fatal(text: str) -> bytes:
+    body = b"SFATAL\0VFATAL\0C28000\0M" + text.encode() + b"\0\0"
+    return b"E" + struct.pack("!I", len(body) + 4) + body
+
+
+def _asked(peer: socket.socket) -> int:
+    """The number in the next packet of somebody who wants in."""
+    with peer.makefile("rb", buffering=0) as stream:
+        size = struct.unpack("!I", stream.read(4))[0]
+        return int(struct.unpack("!I", stream.read(size - 4)[:4])[0])
+
+
+def _by_tls_only(peer: socket.socket) -> None:
+    """A server as by hostssl, to whom the handshake's first bytes come, and then the link is cut."""
+    while (asked := _asked(peer)) == _GSS:
+        peer.sendall(b"N")
+    if asked != _TLS:
+        peer.sendall(_fatal('no pg_hba.conf entry for host "127.0.0.1", user "u", database "d", no encryption'))
+        return
+    peer.sendall(b"S")
+    peer.recv(1 << 16)
+
+
+def _starting(peer: socket.socket) -> None:
+    while _asked(peer) in (_GSS, _TLS):
+        peer.sendall(b"N")
+    peer.sendall(_fatal("the database system is starting up"))
+
+
+@contextlib.contextmanager
+def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of a server that is a thread of this process."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as peer:
+                    peer.settimeout(PATIENCE)
+                    answer(peer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"postgresql://u@127.0.0.1:{listener.getsockname()[1]}/d"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(PATIENCE)
+
+
+def test_a_cut_inside_the_handshake_is_no_verdict() -> None:
+    """Libpq tries again without TLS, and is refused: the first attempt may succeed the next time."""
+    with server(_by_tls_only) as url:
+        with pytest.raises(AwayError, match=r"SSL error.*no pg_hba\.conf entry"):
+            Session(url, "test")
+        with pytest.raises(AwayError, match=r"SSL error.*no pg_hba\.conf entry"):
+            link.connect(url, "test")
+        with pytest.raises(SqlError, match=r"no pg_hba\.conf entry"):
+            Session(f"{url}?sslmode=disable", "test")
+
+
+def test_other_threads_run_while_a_server_lets_itself_be_waited_for() -> None:
+    """The server is such a thread: it could not answer before the time for connecting is over."""
+    with server(_starting) as url, pytest.raises(AwayError, match="starting up"):
+        Session(url, "test")
+
+
+# --- slow -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_source_is_not_the_end(source_db: str) -> None:
+    """A statement that is out of time, and a lock that is not given; the session can go on, with nothing open."""
+    session, other = Session(source_db, "slow"), Session(source_db, "other")
+    try:
+        other.query("CREATE TABLE public.t (id int)")
+        other.query("BEGIN")
+        other.query("LOCK TABLE public.t")
+        session.query("SET statement_timeout = '50ms'")
+        with pytest.raises(PassingError, match="statement timeout"):
+            session.script(["CREATE TABLE public.made (id int)", "SELECT pg_sleep(600)"])
+        session.query("SET statement_timeout = 0")
+        session.query("SET lock_timeout = '50ms'")
+        with pytest.raises(PassingError, match="lock timeout"):
+            session.query("SELECT FROM public.t")
+        assert session.one("SELECT to_regclass('public.made')") == (None,)
+    finally:
+        session.close()
+        other.close()
+
+
+# --- silent -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Patient(Capture):
+    """Whose Extract bears a silent server for a moment."""
+
+    def source(self) -> PostgresSource:
+        return PostgresSource(self.told(), self.said.append, dead_seconds=DEAD)
+
+
+def test_a_stream_that_falls_silent_is_lost_and_found_again(
+    source_db: str, pg_source: PostgresServer, tmp_path: Path
+) -> None:
+    """Its system acknowledges, and nobody talks."""
+    direct = Capture(source_db, tmp_path)
+    direct.sql("CREATE TABLE t (id int PRIMARY KEY)")
+    direct.register()
+    with proxied(pg_source.url(urlsplit(source_db).path[1:], tcp=True), pg_source.port) as (proxy, url):
+        capture = Patient(url, tmp_path, registered=direct.registered)
+        with capture.running() as extract:
+            direct.sql("INSERT INTO t VALUES (1)")
+            capture.drain(extract)
+            proxy.stall.set()
+            step_until(extract, lambda: any("has sent nothing for 0.6 s" in line for line in capture.said))
+            proxy.stall.clear()
+            direct.sql("INSERT INTO t VALUES (2)")
+            step_until(extract, lambda: any(line.startswith("connected") for line in capture.said))
+            capture.drain(extract)
+    assert [change.after for changes in direct.changes() for change in changes] == [{"id": "1"}, {"id": "2"}]
+
+
+def test_a_silent_server_is_not_asked_for_ever(source_db: str, pg_source: PostgresServer) -> None:
+    """An ordinary session: its statement ends, and so does whoever closes it."""
+    with proxied(pg_source.url(urlsplit(source_db).path[1:], tcp=True), pg_source.port) as (proxy, url):
+        session = Session(url, "silent")
+        try:
+            assert session.one("SELECT 1") == ("1",)
+            session._seconds = DEAD
+            proxy.stall.set()
+            with pytest.raises(SilentError, match=r"has not answered for 0\.6 s"):
+                session.query("SELECT 2")
+            with pytest.raises(AwayError):
+                session.query("SELECT 3")
+        finally:
+            session.close()
+
+
+def _falls_silent(direct: Direct, proxy: Proxy, sql: Callable[[str], object]) -> None:
+    """Between two batches, and before a commit: both are lost, and the row says what came of them."""
+    sql("CREATE TABLE kv (k int PRIMARY KEY, a text)")
+    direct.open()
+    usual = direct.target.database.answer_seconds
+    layout = direct.layout("kv", "k a", "k")
+    direct.do(direct.rows(layout, upserts=[["1", "one"]]))
+    for begins in (False, True):
+        if begins:
+            direct.begin()
+            direct.target.apply((direct.rows(layout, upserts=[["2", "two"]]),))
+        proxy.stall.set()
+        direct.target.database.answer_seconds = DEAD
+        with pytest.raises(AwayError, match=r"answer|timed out"):
+            direct.target.commit() if begins else direct.begin()
+        direct.target.database.answer_seconds = usual
+        direct.target.close()
+        proxy.stall.clear()
+        direct.target.connect()
+        direct.row = direct.target.load_row()
+        direct.do(direct.rows(layout, upserts=[["3", "three"]]))
+
+
+def test_a_silent_target_is_lost(target_db: str, pg_target: PostgresServer) -> None:
+    """PostgreSQL."""
+    name = urlsplit(target_db).path[1:]
+    with proxied(pg_target.url(name, tcp=True), pg_target.port) as (proxy, url):
+        direct = Direct("postgresql", url, "public")
+        try:
+            _falls_silent(direct, proxy, lambda statement: pg_target.sql(statement, name))
+        finally:
+            direct.close()
+
+
+def test_a_long_statement_is_borne_as_long_as_the_server_works_on_it(target_db: str, pg_target: PostgresServer) -> None:
+    """And no longer: here its answer is lost on the way, and only another connection can tell."""
+    name = urlsplit(target_db).path[1:]
+    works = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'SELECT pg_sleep(%'"
+    with proxied(pg_target.url(name, tcp=True), pg_target.port) as (proxy, url):
+        conn = link.connect(url, "test")
+        conn.silent_seconds = 0.2
+        try:
+            assert conn.execute("SELECT pg_sleep(1), 'done'").fetchall() == [("", "done")]
+            stalls = threading.Thread(
+                target=lambda: wait_for(lambda: pg_target.sql(works)) and proxy.stall.set(), daemon=True
+            )
+            stalls.start()
+            assert conn._options
+            conn._options = {**conn._options, "port": pg_target.port}  # only this one connection is silent
+            with pytest.raises(AwayError, match="has not answered"), link.mapped(conn):
+                conn.execute("SELECT pg_sleep(1.5)")
+            stalls.join(PATIENCE)
+            assert conn.closed
+        finally:
+            conn.close()
+
+
+def test_a_silent_mariadb_target_is_lost(mariadb: Mysqld) -> None:
+    """MariaDB."""
+    mariadb.sql("CREATE DATABASE silent")
+    with proxied(mariadb.url("silent"), mariadb.port) as (proxy, url):
+        direct = Direct("mysql", url, "silent", mariadb)
+        try:
+            _falls_silent(direct, proxy, lambda statement: mariadb.sql(statement, "silent"))
+        finally:
+            direct.close()
+            mariadb.sql("DROP DATABASE silent")
+
+
+def test_a_long_statement_of_mariadb_is_borne_while_it_is_worked_on(mariadb: Mysqld) -> None:
+    """As PostgreSQL's."""
+    mariadb.sql("CREATE DATABASE busy")
+    works = "SELECT 1 FROM information_schema.processlist WHERE db = 'busy' AND info LIKE 'SELECT sleep(%'"
+    with proxied(mariadb.url("busy"), mariadb.port) as (proxy, url):
+        conn = mysql_link.connect(url)
+        conn.silent_seconds = 0.2
+        try:
+            assert mysql_link.query(conn, "SELECT sleep(1), 'done'") == [(0, "done")]
+            stalls = threading.Thread(
+                target=lambda: wait_for(lambda: mariadb.sql(works)) and proxy.stall.set(), daemon=True
+            )
+            stalls.start()
+            assert conn.where is not None
+            conn.where = replace(conn.where, port=mariadb.port)  # only this one connection is silent
+            with pytest.raises(AwayError, match="has not answered"), mysql_link.mapped(conn):
+                mysql_link.query(conn, "SELECT sleep(1.5)")
+            stalls.join(PATIENCE)
+            assert not conn.open
+        finally:
+            with contextlib.suppress(pymysql.MySQLError):
+                conn.close()
+            mariadb.sql("DROP DATABASE busy")
