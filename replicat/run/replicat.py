@@ -46,7 +46,6 @@ from trails.checkpoint import Checkpoint, Place
 from trails.ddl import DdlChange
 from trails.errors import AwayError, GateError, OperatorError
 from trails.fs import Fs
-from trails.heartbeat import lag_of
 from trails.position import Position, TrailName
 from trails.reader import Block
 from trails.runtime.clock import Clock
@@ -179,7 +178,7 @@ class Replicat(GroupProcess):
             self._apply(running)
             pipeline.drop()
         if pipeline.at_end:
-            self._lag.is_now(0)
+            self._lag.is_now(0, 0, None)
         self._look_for_end(pipeline)
         if pipeline.hole is not None:
             self._at_hole(pipeline, pipeline.hole)
@@ -428,7 +427,7 @@ class Replicat(GroupProcess):
         self._measures.committed(batch, self._target.tally.taken)
         if batch.beats:
             self._heartbeats.committed()
-        self._lag.is_now(*lag_of(self._clock.now_us(), batch.time_us, self._heartbeats.skew_us))
+        self._lag.is_now(self._clock.now_us(), batch.time_us, self._heartbeats.skew_us)
         if self._backoff.failing:  # a connection alone proves nothing
             self._backoff.succeeded()
 

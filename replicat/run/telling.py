@@ -6,6 +6,7 @@ from typing import Any
 
 from replicat.model.target import CheckpointRow
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.heartbeat import lag_of
 from trails.position import Position, TrailName
 from trails.runtime.clock import Clock
 from trails.runtime.home.registration import Registration
@@ -16,19 +17,24 @@ class ApplyLag:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._us: int | None = None
+        self._last: tuple[int, int, int | None] | None = None
         self._at = 0.0  # when that was true
-        self.why = ""
 
-    def is_now(self, us: int | None, why: str = "") -> None:
-        """It was measured. `why`: it is not known."""
-        self._us, self.why, self._at = us, why, self._clock.monotonic()
+    def is_now(self, now_us: int, time_us: int, skew_us: int | None) -> None:
+        """What `lag_of` takes, of the last commit."""
+        self._last, self._at = (now_us, time_us, skew_us), self._clock.monotonic()
+
+    @property
+    def why(self) -> str:
+        """Why it is not known; "" if it is, or nothing was applied yet."""
+        return lag_of(*self._last)[1] if self._last else ""
 
     def now(self, *, at_eof: bool) -> int | None:
         """It as it stands; `at_eof`: nothing waits to be applied."""
         if at_eof:
             return 0
-        return None if self._us is None else self._us + int((self._clock.monotonic() - self._at) * 1e6)
+        us = lag_of(*self._last)[0] if self._last else None
+        return None if us is None else us + int((self._clock.monotonic() - self._at) * 1e6)
 
 
 def place(row: CheckpointRow, position: Position, trail: TrailName) -> Place:

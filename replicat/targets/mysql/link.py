@@ -136,9 +136,15 @@ class Link(Connection):  # type: ignore[misc]  # as above
     """Where another connection is made; None: there is none yet to ask about."""
     _rows: bytes | None = None
     _result: Any
+    _read_timeout: float | None
 
-    def bound(self, seconds: float | None) -> None:
-        """How long from now on an answer is waited for, and its next piece; None: as long as it takes."""
+    @property
+    def answer_seconds(self) -> float | None:
+        """How long an answer is waited for, and its next piece; None: as long as the server works on it."""
+        return self._read_timeout
+
+    @answer_seconds.setter
+    def answer_seconds(self, seconds: float | None) -> None:
         self._read_timeout = seconds
 
     def load(self, statement: str, rows: bytes) -> tuple[int, int]:
@@ -163,7 +169,7 @@ class Link(Connection):  # type: ignore[misc]  # as above
 
     def await_answer(self) -> None:
         """Wait as long as the server works on the statement, where nothing bounds that; a silent one is lost."""
-        while self._read_timeout is None and self.where is not None and not self._comes(self.silent_seconds):
+        while self.answer_seconds is None and self.where is not None and not self._comes(self.silent_seconds):
             if not self._is_worked_on(self.where) and not self._comes(_LAST_SECONDS):
                 self._force_close()
                 raise pymysql.err.OperationalError(2013, f"it has not answered for {self.silent_seconds:g} s")
@@ -176,7 +182,7 @@ class Link(Connection):  # type: ignore[misc]  # as above
     def _is_worked_on(self, where: MysqlUrl) -> bool:
         """Whether the server works on it, and waits neither for us nor for the next statement."""
         other = _made(where)
-        other.bound(PROBE_SECONDS)
+        other.answer_seconds = PROBE_SECONDS
         try:
             other.connect(None if where.unix_socket else _dial(where))
             return bool(query(other, _WORKS, [self.thread_id()]))
@@ -207,7 +213,7 @@ def connect(url: str, side: str = "target") -> Link:
     """
     where = MysqlUrl.parse(url, side)
     link = _made(where)
-    link.bound(ANSWER_SECONDS)
+    link.answer_seconds = ANSWER_SECONDS
     try:
         link.connect(None if where.unix_socket else _dial(where))
         for statement in SESSION:
@@ -226,7 +232,7 @@ def connect(url: str, side: str = "target") -> Link:
         raise OperatorError(
             f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB"
         ) from None
-    link.bound(None)
+    link.answer_seconds = None
     link.where = where
     return link
 

@@ -17,7 +17,7 @@ import pymysql
 
 from replicat.model.target import Blob, Layout, Match, RefusedError, TargetTable
 from replicat.targets.contract import Kind, TargetSettings
-from replicat.targets.mysql.link import Link, MysqlUrl, as_ours, connect, number_of, query, refusal, without_values
+from replicat.targets.mysql.link import MysqlUrl, as_ours, connect, number_of, query, refusal, without_values
 from replicat.targets.mysql.shapes import AUTO, NOT_NULL, check_engine, tables_of
 from replicat.targets.mysql.sql import MysqlSql
 from replicat.targets.mysql.types import mysql_type
@@ -49,6 +49,7 @@ def mysql_target(kind: Kind, settings: TargetSettings) -> SqlTarget:
 class MysqlDatabase(ConvertingDatabase):
     """What SqlTarget asks of this database."""
 
+    bounds_answers = True
     stages_stay = True
 
     errors = (pymysql.MySQLError,)
@@ -96,18 +97,6 @@ class MysqlDatabase(ConvertingDatabase):
             f"SET SESSION innodb_lock_wait_timeout = {lock}", f"SET SESSION lock_wait_timeout = {lock}",
             f"SET SESSION wait_timeout = {idle}",
         ]  # fmt: skip
-
-    @contextlib.contextmanager
-    def brief(self) -> Iterator[None]:
-        link = self.conn
-        with super().brief():
-            if isinstance(link, Link):
-                link.bound(self.answer_seconds)
-            try:
-                yield
-            finally:
-                if isinstance(link, Link):
-                    link.bound(None)
 
     # Transactions
 

@@ -20,7 +20,6 @@ from psycopg import errors
 from replicat.model.target import Blob, Layout, RefusedError, TargetTable, Truncate
 from replicat.targets.contract import Kind, TargetSettings
 from replicat.targets.postgres.asked import AskedValues
-from replicat.targets.postgres.bounded import BoundLink
 from replicat.targets.postgres.link import as_ours, connect, heals, refusal, without_values
 from replicat.targets.postgres.sequences import follow
 from replicat.targets.postgres.shapes import TYPES, shapes
@@ -59,6 +58,7 @@ class PostgresDatabase(SqlDatabase):
 
     errors = (psycopg.Error,)
     # Each one that there is costs every commit a sixth of a millisecond, whether it was used or not.
+    bounds_answers = True
     most_stages = 100
 
     def __init__(self, kind: Kind, settings: TargetSettings) -> None:
@@ -72,7 +72,7 @@ class PostgresDatabase(SqlDatabase):
         self.conn = connect(self.settings.url, f"trailgate {self.settings.group}")
         # Statements are planned anew each time: a staging table holds one row now and a hundred thousand next.
         self.conn.prepare_threshold = None
-        with self.brief():
+        with self.mapped(brief=True):
             self.run(SESSION)
             self.run(BY_INDEX)
             if not self.settings.commit_wait:
@@ -98,12 +98,6 @@ class PostgresDatabase(SqlDatabase):
 
     def bounds_waits(self, lock_ms: int, idle_ms: int) -> list[str]:
         return [f"SET lock_timeout = {lock_ms}", f"SET idle_in_transaction_session_timeout = {idle_ms}"]
-
-    @contextlib.contextmanager
-    def brief(self) -> Iterator[None]:
-        bound = self.conn.within(self.answer_seconds) if isinstance(self.conn, BoundLink) else contextlib.nullcontext()
-        with super().brief(), bound:
-            yield
 
     # Transactions
 

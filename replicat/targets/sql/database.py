@@ -44,6 +44,7 @@ class Closed:
     """Stands in the place of a connection while there is none."""
 
     closed, open = True, False
+    answer_seconds: float | None = None
 
     def __getattr__(self, name: str) -> Any:
         raise AwayError("the target connection is closed")
@@ -63,6 +64,8 @@ class SqlDatabase:
 
     answer_seconds = 60.0
     """How long a short statement may take: one that works on no rows but those of our own tables and the catalog's."""
+    bounds_answers = False
+    """The connection has `answer_seconds` too, which ends a wait; None there: as long as the server works."""
 
     rows_stay = False
     """Staged rows outlive their transaction, and are emptied when their table is used again."""
@@ -221,18 +224,18 @@ class SqlDatabase:
             self._loaded.clear()
 
     @contextlib.contextmanager
-    def mapped(self) -> Iterator[None]:
-        """The driver's errors as ours."""
+    def mapped(self, *, brief: bool = False) -> Iterator[None]:
+        """The driver's errors as ours. `brief`: for short statements; a server silent for `answer_seconds` is lost."""
+        link, bounds = self.conn, brief and self.bounds_answers
+        if bounds:
+            before, link.answer_seconds = link.answer_seconds, self.answer_seconds
         try:
             yield
         except self.errors as error:
             raise self.ours(error) from error
-
-    @contextlib.contextmanager
-    def brief(self) -> Iterator[None]:
-        """As mapped(), for short statements alone: a server silent for `answer_seconds` is lost, where it can be."""
-        with self.mapped():
-            yield
+        finally:
+            if bounds:
+                link.answer_seconds = before
 
     # Savepoints
 

@@ -58,7 +58,7 @@ class SqlTarget:
     def connect(self) -> None:
         self.database.close()
         self.database.connect()
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             rowtable.check(self.database.ask, self.kind.words, self.database.settings.checkpoint_table)
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class SqlTarget:
         self._who = group, group_key
 
     def load_row(self) -> CheckpointRow | None:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             return rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who)
 
     def lock_row(self) -> CheckpointRow | None:
@@ -78,20 +78,20 @@ class SqlTarget:
             return rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who, lock=True)
 
     def bound_waits(self, lock_seconds: float, idle_seconds: float) -> None:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             for statement in self.database.bounds_waits(round(lock_seconds * 1000), round(idle_seconds * 1000)):
                 self.database.run(statement)
 
     def add_row(self, row: CheckpointRow) -> None:
         values = rowtable.insert_values(*self._who, row, self.database.settings.home)
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             self.database.start(durable=True)
             self.database.run(rowtable.insert(self.row_table, self.kind.words), values)
             self.database.finish(durable=True)
 
     def begin(self, old: CheckpointRow, new: CheckpointRow) -> None:
         """The update waits for a killed predecessor's commit, if one is on its way, then finds no row."""
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             self.database.start(durable=False)
             self.database.forget_rows()
             self._move_row(old, new)
@@ -99,13 +99,13 @@ class SqlTarget:
 
     def flush(self, old: CheckpointRow, new: CheckpointRow) -> None:
         """A commit that waits for the disk makes all earlier ones durable too."""
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             self.database.start(durable=True)
             self._move_row(old, new)
             self.database.finish(durable=True)
 
     def commit(self) -> None:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             self.database.finish(durable=False)
             if self.database.crowded:
                 self.database.ended()
@@ -124,7 +124,7 @@ class SqlTarget:
     def tables(self, places: Iterable[Place]) -> dict[Place, TargetTable]:
         wanted = list(places)
         check_places(wanted, self.database.settings.checkpoint_table, self.database.is_system)
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             found = self.database.look_up(wanted)
         return {place: replace(table, form=self.kind.form) for place, table in found.items()}
 
@@ -133,7 +133,7 @@ class SqlTarget:
             self.database.check_layout(layout)
 
     def dialect(self, source: Kind | None) -> Dialect:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             return self.kind.dialect(source, self.database.types())
 
     def ddl(self, statements: tuple[str, ...]) -> None:
@@ -152,11 +152,11 @@ class SqlTarget:
                 raise refused from (None if refused is error else error)
 
     def cautions(self) -> list[str]:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             return self.database.cautions()
 
     def check_types(self, types: Mapping[str, bool]) -> None:
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             self.database.check_types(types)
 
     # Our own tables
@@ -191,7 +191,7 @@ class SqlTarget:
     def mark(self) -> object:
         self._marks += 1
         name = f"tg_mark_{self._marks}"
-        with self.database.brief():
+        with self.database.mapped(brief=True):
             return name, self.database.mark(name)
 
     def undo(self, token: object) -> None:
