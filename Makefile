@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 PYTEST := $(PYTHON_BIN) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup try try-down demo test check lint fault soak bench locked sbom audit clean
+.PHONY: help setup try try-down demo test steady check lint fault soak bench locked sbom audit clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -23,6 +23,9 @@ demo: setup ## replicate between two embedded PostgreSQL servers while processes
 
 test: lint ## lint and all tests; what fails runs once more alone
 	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder
+
+steady: setup ## all tests three times on a busy machine with a slow disk: which fail by the moment
+	@$(PYTHON_BIN) -m tests.support.steady -q -n 4 --dist loadgroup --no-loadscope-reorder
 
 check: lint ## the quick loop: lint, the tests without databases and Spark, and which test proves what
 	$(PYTEST) -q -n 2 -m "not e2e and not spark"

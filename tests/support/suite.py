@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code: pytest's own, or 0 where all that failed has passed alone and is little."""
     began = time.monotonic()
     UNSTEADY.unlink(missing_ok=True)
-    code, failed, seconds = _run(arguments, BUILD / "tests.json")
+    code, failed, seconds = run(arguments, BUILD / "tests.json")
     _tell_slowest(seconds)
     if code == 1 and 0 < len(failed) <= REPEAT_LIMIT:
         print(f"\n{_tests(len(failed))} failed: once more, with no neighbour", flush=True)
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _once_more(failed: dict[str, str]) -> int:
-    again, still, _ = _run(["-n", "0", *failed], BUILD / "tests-alone.json")
+    again, still, _ = run(["-n", "0", *failed], BUILD / "tests-alone.json")
     unsteady = {test: text for test, text in failed.items() if test not in still}
     if again not in (0, 1):
         return again
@@ -48,7 +48,8 @@ def _once_more(failed: dict[str, str]) -> int:
     return int(bool(still) or len(unsteady) > UNSTEADY_LIMIT)
 
 
-def _run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict[str, float]]:
+def run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict[str, float]]:
+    """pytest's exit code, the first failure of each test that failed, and the seconds of each; `kept` as JSON too."""
     kept.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.recorder", "--record", str(kept), *arguments]
     code = subprocess.run(command, check=False).returncode

@@ -25,6 +25,14 @@ def once(name):
 """
 
 
+SLOW_DISK = """
+def test_the_disk_is_slow():
+    import os, subprocess, sys
+    said = subprocess.run([sys.executable, "-c", "import os; print(os.fsync.__name__)"], capture_output=True, text=True)
+    assert (os.fdatasync.__name__, said.stdout) == ("slower", "slower\\n")
+"""
+
+
 def _suite(folder: Path, tests: str) -> tuple[int, str]:
     (folder / "test_planted.py").write_text(RACE + tests)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
@@ -63,3 +71,16 @@ def test_many_unsteady_ones_are_red(tmp_path):
     code, text = _suite(tmp_path, "".join(f"def test_{name}(): once('{name}')\n" for name in "abcd"))
     assert code == 1
     assert "UNSTEADY: 4 tests failed beside others and passed alone; more than 3, so this run is red" in text
+
+
+def test_steady_counts_who_fails_by_the_moment(tmp_path):
+    """A race is red in the first round; syncs are slow there, also those of what a test starts."""
+    (tmp_path / "test_planted.py").write_text(RACE + "def test_race(): once('a')\ndef test_good(): pass\n" + SLOW_DISK)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.steady", "--rounds", "2", "-q", "-n", "1", "--dist", "loadgroup"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert "steady: round 2 of 2: 0 failed" in done.stdout
+    assert "steady: 1 of 3 tests failed in 2 rounds\n  1 of 2  test_planted.py::test_race\n" in done.stdout
