@@ -40,8 +40,9 @@ lint: setup ## ruff, mypy, import-linter
 fault: setup ## the crash and damage tests alone
 	$(PYTEST) -q -n 2 -m fault
 
-soak: setup ## ten minutes under load: kills, a flapping link, rollovers, purging; all must stay flat and equal
+soak: setup ## ten minutes under load: kills, a flapping link, purging; then HOSTILE (100,000) inputs for each parser
 	@$(PYTHON_BIN) -m demo.soak
+	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --timeout 0 -m hostile tests/property tests/unit
 
 bench: setup ## the benchmarks
 	@$(PYTHON_BIN) -m benchmarks

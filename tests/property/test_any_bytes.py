@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from demo.patience import PATIENCE
@@ -28,6 +28,7 @@ from ggsci.manager.params import ManagerParams
 from pump.link import parse_reply
 from pump.params import KEYWORDS as PUMP
 from pump.params import PumpParams
+from tests.support.hostile import hostile
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.errors import AwayError, DamageError, GateError, OperatorError, ParamError, ProtocolError, VersionError
@@ -38,7 +39,6 @@ from trails.runtime.language.globals import GLOBALS_KEYWORDS
 from trails.runtime.process import control
 from trails.runtime.process.control import ControlServer
 
-MANY, FEW = settings(max_examples=150), settings(max_examples=30)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -77,7 +77,7 @@ CHECKS: dict[str, Callable[[list[params.Statement]], Any]] = {
 }
 
 
-@MANY
+@hostile()
 @given(st.sampled_from(sorted(CHECKS)), TEXTS)
 @example("pump", "MACRO #m BEGIN #m END;\n#m")
 @example("extract", "TABLE (((((\n;")
@@ -89,7 +89,7 @@ def test_any_text_is_a_checked_file_or_mistakes_with_their_lines(program: str, t
         assert str(error)  # noqa: PT017  -- the error is only one of two right outcomes
 
 
-@FEW
+@hostile(30)
 @given(st.binary(max_size=300))
 def test_any_parameter_file_is_statements_or_one_error(tmp_path: Path, data: bytes) -> None:
     """Bytes that are no UTF-8 are told with their line."""
@@ -147,7 +147,7 @@ READERS = (read_checkpoint, read_registration, read_status)
 
 
 @pytest.mark.parametrize("read", READERS)
-@MANY
+@hostile()
 @given(data=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 @example(data=DEEP)
 @example(data=NUMBERS)
@@ -166,7 +166,7 @@ def valid_checkpoint() -> bytes:
     return checkpoint.make([Checkpoint("EXT1", "EXTRACT", (ReadCheckpoint("TRAIL", place, place),), ())])
 
 
-@MANY
+@hostile()
 @given(st.integers(0, len(valid_checkpoint()) - 1), st.integers(1, 255), st.booleans())
 def test_a_checkpoint_with_one_wrong_byte_is_damage(at: int, bits: int, cut: bool) -> None:
     """Or of another version, where that byte says so."""
@@ -176,7 +176,7 @@ def test_a_checkpoint_with_one_wrong_byte_is_damage(at: int, bits: int, cut: boo
         checkpoint.parse(bytes(data[:at] if cut else data), "x")
 
 
-@MANY
+@hostile()
 @given(st.binary(max_size=120))
 def test_a_checkpoint_whose_crc_holds_and_whose_body_is_anything(body: bytes) -> None:
     """Whoever made the CRC, what stands in it is still checked."""
@@ -191,7 +191,7 @@ def test_a_checkpoint_whose_crc_holds_and_whose_body_is_anything(body: bytes) ->
 # --- sockets ---
 
 
-@MANY
+@hostile()
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 @example(DEEP)
 @example(NUMBERS)
@@ -244,7 +244,7 @@ def _talk(server: ControlServer, link: socket.socket, left: memoryview) -> bytes
     return said
 
 
-@settings(max_examples=80)
+@hostile(80)
 @given(data=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode() + b"\n"))
 @example(data=DEEP[:60_000] + b"\n")
 @example(data=b'{"verb": "\\ud800"}\n')
@@ -258,7 +258,7 @@ def test_a_control_socket_answers_any_bytes_by_lines_of_json(home: Home, data: b
         assert isinstance(json.loads(line)["ok"], bool)
 
 
-@settings(FEW, max_examples=25)
+@hostile(25)
 @given(data=st.binary(max_size=100) | JSON.map(lambda value: json.dumps(value).encode() + b"\n"))
 @example(data=DEEP + b"\n")
 @example(data=NUMBERS + b"\n")
@@ -293,7 +293,7 @@ def test_whoever_asks_a_control_socket_survives_any_answer(home: Home, data: byt
 # --- what a person types ---
 
 
-@MANY
+@hostile()
 @given(st.text(max_size=120))
 def test_any_line_at_the_prompt_is_a_command_or_an_error_line(home: Home, line: str) -> None:
     """ggsci goes on whatever was typed. (What would start an editor or a shell is left out.)"""

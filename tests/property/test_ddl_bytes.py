@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hostile import hostile
 from trails.codec import decode_data, encode_data
 from trails.ddl import CREATE, DROP, IDENTITIES, OPS, DdlChange, DdlColumn, TableShape
 from trails.errors import DamageError
@@ -91,7 +92,7 @@ def damaged(draw: st.DrawFn) -> Any:
     return wire
 
 
-@settings(max_examples=200)
+@hostile(200)
 @given(WIRE | damaged())
 def test_anything_gives_a_change_or_the_named_error(wire: Any) -> None:
     """Nothing else comes out, and nothing is taken for something it is not."""

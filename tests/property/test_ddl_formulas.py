@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replicat.ddl.definition import CannotError
@@ -16,6 +16,7 @@ from replicat.model.target import TargetColumn, TargetTable
 from replicat.params import ReplicatParams
 from replicat.targets.kinds import kind_of
 from tests.support.ddl_hostile import BEFORE, PIECES, TEXT, adding, hostile_columns
+from tests.support.hostile import hostile
 from trails.ddl import DdlColumn
 from trails.runtime.language.params import parse_text
 
@@ -25,6 +26,7 @@ MORE = st.sampled_from(
 )
 
 
+@hostile(100)
 @given(st.sampled_from(sorted(BUILT_IN)) | TEXT, MORE)
 def test_a_type_is_one_of_the_known_or_none(name: str, more: str) -> None:
     """And its own text is itself."""
@@ -36,6 +38,7 @@ def test_a_type_is_one_of_the_known_or_none(name: str, more: str) -> None:
     assert not found.is_built_in or set(found.sql()) <= set('abcdefghijklmnopqrstuvwxyz_0123456789 (),[]"-')
 
 
+@hostile(100)
 @given(NAMES, NAMES, MORE)
 def test_a_type_of_others_is_quoted(schema: str, name: str, more: str) -> None:
     """Whatever it is called."""
@@ -49,7 +52,7 @@ def test_a_type_of_others_is_quoted(schema: str, name: str, more: str) -> None:
     assert found.sql().startswith(quoted)
 
 
-@settings(max_examples=500)
+@hostile(500)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 def test_a_formula_holds_nothing_but_known_parts(text: str) -> None:
     """Outside of quotes: no semicolon, no comment, no function but those of the list, none without its schema."""
@@ -118,7 +121,7 @@ MAP = ReplicatParams.from_statements(
 ).maps[0]
 
 
-@settings(max_examples=300, deadline=None)
+@hostile(300)
 @given(hostile_columns())
 def test_any_text_of_a_column_adds_that_column_or_nothing_at_sqlite(column: DdlColumn) -> None:
     """One statement each, obeyed by a live database, whose table then has its old columns and that one."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pump.filter import Filter
@@ -23,6 +23,7 @@ from replicat.model.plan import TablePlan
 from replicat.model.target import Layout
 from replicat.work.decode import Task, attempt, run_each, transactions
 from replicat.work.net.part import Part
+from tests.support.hostile import hostile
 from trails import format as fmt
 from trails.codec import binary, decode_data, decode_defs
 from trails.ddl import ALTER, DdlChange, DdlColumn, TableShape
@@ -171,10 +172,7 @@ def plans() -> dict[bytes, tuple[TablePlan, ...]]:
     }  # fmt: skip
 
 
-SOME = settings(max_examples=300, deadline=None)
-
-
-@SOME
+@hostile(300)
 @given(blocks())
 def test_decoding_gives_what_the_format_says_or_damage(block: tuple[Any, int]) -> None:
     """A tree that decodes is one that packs to the same bytes again: nothing was bent into shape."""
@@ -189,7 +187,7 @@ def test_decoding_gives_what_the_format_says_or_damage(block: tuple[Any, int]) -
             beat_of(records, "here")
 
 
-@SOME
+@hostile(300)
 @given(blocks())
 def test_a_pump_that_filters_meets_only_damage(block: tuple[Any, int]) -> None:
     """Tables, definitions, images: all are looked at before a rule is asked."""
@@ -199,7 +197,7 @@ def test_a_pump_that_filters_meets_only_damage(block: tuple[Any, int]) -> None:
         rules.data(header_of(raw, block[1]), raw, {KV.id: KV, LOG.id: LOG}, "here")
 
 
-@SOME
+@hostile(300)
 @given(blocks())
 def test_logdump_shows_it_or_says_damage_without_a_control_character(block: tuple[Any, int]) -> None:
     """Exit code 2, one line; and nothing that a terminal would obey reaches it."""
@@ -243,7 +241,7 @@ def worker_damage(task: Task, fs: FaultFs) -> str:
     return ""
 
 
-@SOME
+@hostile(300)
 @given(blocks())
 def test_a_worker_calls_damage_what_the_plain_reader_does(block: tuple[Any, int]) -> None:
     """In the same words, with file and RBA: a worker compacts, but looks first at what it will drop.
@@ -425,7 +423,7 @@ def test_bytes_of_another_family_are_damage() -> None:
         decode_data(header_of(made, 0, changes=1), made, "here")
 
 
-@SOME
+@hostile(300)
 @given(mutated([KV.to_wire(), LOG.to_wire()]))
 def test_definitions_are_right_or_damage(tree: Any) -> None:
     """A definition that is taken is exactly what was written."""
@@ -441,7 +439,7 @@ FILE = FileHeader(
 )  # fmt: skip
 
 
-@SOME
+@hostile(300)
 @given(st.data())
 def test_file_headers_are_right_or_damage(data: st.DataObject) -> None:
     """Every field of the body, changed under a right CRC."""

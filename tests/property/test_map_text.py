@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replicat.maps.options import MAP_OPTIONS
 from replicat.model.mapparams import CONFLICTS, MapRule
 from replicat.params import KEYWORDS, ReplicatParams
+from tests.support.hostile import hostile
 from trails.runtime.language.params import ParamErrors, parse_text
 
 HEAD = "REPLICAT r\nTARGETDB postgresql://u@h/d\n"
@@ -41,7 +42,7 @@ def check(text: str) -> None:
         assert int(place[1] or 1) <= lines, mistake
 
 
-@settings(max_examples=300)
+@hostile(300)
 @given(TEXTS)
 @example("COLMAP (a = @IF (b")
 @example("FILTER (ON INSERT, ')'")
@@ -50,14 +51,14 @@ def test_any_options_of_a_map(text: str) -> None:
     check(f"{HEAD}MAP s.t, TARGET p.t,\n{text};\n")
 
 
-@settings(max_examples=200)
+@hostile(200)
 @given(st.sampled_from([name for name in MAP_OPTIONS if MAP_OPTIONS[name].takes == "group"]), TEXTS)
 def test_any_argument_of_an_option(option: str, text: str) -> None:
     """Whatever stands in its parentheses."""
     check(f"{HEAD}MAP s.t, TARGET p.t, {option} ({text});\n")
 
 
-@settings(max_examples=200)
+@hostile(200)
 @given(st.sampled_from(sorted(KEYWORDS)), TEXTS)
 def test_any_argument_of_a_parameter(keyword: str, text: str) -> None:
     """Whatever stands behind a keyword."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extract.sources.postgres.pgoutput import Decoder, PgoutputError, Shape, lsn_text, parse_lsn
 from tests.support import pgwire
+from tests.support.hostile import hostile
 from tests.support.pgwire import ListSink, shape_of
 from trails.errors import OperatorError
 from trails.record import Column, Op, TableDef
@@ -91,7 +92,7 @@ def test_no_part_of_a_message_and_nothing_behind_it_is_taken(pair: tuple[bytes, 
     assert sink.records == []
 
 
-@settings(max_examples=250)
+@hostile(250)
 @given(st.lists(st.one_of(st.binary(max_size=60), change().map(lambda pair: pair[0])), max_size=6), st.booleans())
 def test_any_bytes_give_records_or_the_named_error(messages: list[bytes], inside: bool) -> None:
     """Nothing else comes out of the decoder, whatever goes in."""
@@ -103,7 +104,7 @@ def test_any_bytes_give_records_or_the_named_error(messages: list[bytes], inside
             return
 
 
-@settings(max_examples=250)
+@hostile(250)
 @given(change(), st.data())
 def test_a_changed_byte_gives_records_or_the_named_error(pair: tuple[bytes, Any], data: st.DataObject) -> None:
     """Nearly valid messages reach deeper than random ones."""

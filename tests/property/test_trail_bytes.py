@@ -5,9 +5,10 @@ from __future__ import annotations
 import string
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hostile import hostile
 from trails import checkpoint as ckp
 from trails import format as fmt
 from trails.codec import EXT_BYTES, binary, decode_data, decode_defs, encode_data, encode_defs
@@ -80,7 +81,7 @@ def test_block_headers_round_trip(header: BlockHeader, seed: int, rba: int) -> N
     assert fmt.parse_block_header(fmt.make_block_header(header, seed, rba), seed, rba, "f") == header
 
 
-@settings(max_examples=150)
+@hostile(150)
 @given(st.binary(max_size=200), st.sampled_from([0, 1, 16, 17]), st.integers(0, 1 << 16))
 def test_any_payload_gives_records_or_damage(data: bytes, flags: int, raw_len: int) -> None:
     """A payload of any bytes decodes or is damage; memory stays within the stated length."""
@@ -91,6 +92,7 @@ def test_any_payload_gives_records_or_damage(data: bytes, flags: int, raw_len: i
             pass
 
 
+@hostile(100)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_file_start_gives_a_header_or_a_named_error(data: bytes, with_magic: bool) -> None:
     """Any bytes as a trail file, a block or a checkpoint: a value, damage or an unknown version, nothing else."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.hostile import hostile
 from trails.errors import ProtocolError, VersionError
 from trails.link import wire
 from trails.link.wire import FRAME, Side, Type, WireSession, WireState
@@ -24,7 +25,7 @@ streams = st.lists(st.one_of(st.binary(max_size=40), frames, greetings), max_siz
 reachable = st.sampled_from([(side, state) for side in Side for state in WireState if state is not WireState.DEAD])
 
 
-@settings(max_examples=200)
+@hostile(200)
 @given(reachable, streams, st.lists(st.integers(1, 50), max_size=20))
 def test_any_bytes_give_events_or_a_protocol_error(place, data, cuts):
     """In every state, fed in any pieces; and the pieces make no difference."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collector.collector import Collector
 from pump.feed import Feed
+from tests.support.hostile import hostile
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, expected, transactions, write_tx
 from trails import format as fmt
 from trails.crypt import KEPT_BYTES, KEY_SIZE, FileKey, MasterKey, Wallet, load_wallet, save_wallet, wallet_path
@@ -428,6 +429,7 @@ def test_any_changed_byte_of_a_wallet_is_found_and_no_key_is_shown(tmp_path):
         assert KEY.key.hex()[:8] not in said
 
 
+@hostile(100)
 @given(st.binary(max_size=200) | st.text("{}[]\"':,0123456789versionkyid", max_size=200).map(str.encode))
 def test_any_bytes_are_a_wallet_or_one_named_error(data):
     """A parser of a file: no other exception."""

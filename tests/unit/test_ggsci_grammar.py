@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ggsci.commands.session import masked
 from ggsci.table.grammar import CommandError, tokens
 from ggsci.table.table import COMMANDS, GRAMMAR
+from tests.support.hostile import hostile
 from trails.errors import GateError
 
 
@@ -91,6 +92,7 @@ def test_a_wrong_line_is_told_what_was_expected(line, told):
     assert told in str(error.value)
 
 
+@hostile(100)
 @given(st.text(alphabet=string.printable))
 def test_any_text_is_a_command_or_a_command_error(line):
     """No input makes the parser fail in another way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extract.sources.mysql.ddl.asking import SourceServer, version_number
@@ -16,6 +16,7 @@ from extract.sources.mysql.ddl.reader import TableName
 from extract.sources.mysql.ddl.statements import parse
 from extract.sources.mysql.flavour import Flavour
 from tests.support.binlog_statements import CHARSETS, LATIN, MARIA, MYSQL, STRICT, Log, T
+from tests.support.hostile import hostile
 from trails.ddl import ALTER, CREATE, DDL_FILLED, DDL_MOVED, DDL_USING, DROP, RENAME
 from trails.errors import OperatorError
 
@@ -384,7 +385,7 @@ def test_names_have_no_case_where_the_server_says_so() -> None:
     assert log.columns().endswith("4 c int")
 
 
-@settings(max_examples=400, deadline=None)
+@hostile(400)
 @given(
     st.one_of(
         st.text(max_size=80),

@@ -13,6 +13,7 @@ from extract.sources.mysql.flavour import Flavour
 from extract.sources.mysql.gtid import DomainGtid, DomainSet, UuidGtid, UuidSet
 from extract.sources.mysql.places import csn_of, csn_text, file_name, file_number, origin_of, parse_csn, parts
 from extract.sources.mysql.state import MOST, Again, State
+from tests.support.hostile import hostile
 from trails.errors import DamageError, OperatorError
 from trails.position import Position
 
@@ -79,6 +80,7 @@ def test_what_is_no_set_of_mysql_is_refused(wrong: str) -> None:
         UuidSet.parse(wrong)
 
 
+@hostile(100)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_set_or_a_named_error(data: bytes) -> None:
     for made in (UuidSet, DomainSet):

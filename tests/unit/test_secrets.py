@@ -20,6 +20,7 @@ from replicat.params import ReplicatParams
 from replicat.targets.mysql import link as mysql_link
 from replicat.targets.postgres import link as postgres_link
 from tests.support.homes import as_json, bad, good, make_home
+from tests.support.hostile import hostile
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails.crypt import load_wallet
 from trails.errors import DamageError, KeyMissingError, OperatorError, VersionError
@@ -212,6 +213,7 @@ def test_any_changed_byte_of_the_store_is_one_named_error(store, name):
         credentials.load(store)
 
 
+@hostile(100)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_store_or_one_named_error(data):
     """A parser of a file: no other exception."""
