@@ -56,8 +56,9 @@ def check(
 ) -> Findings:
     """Check what a file says against the trail's definitions, Spark and the target, as far as each is there."""
     found = found or Findings()
-    if caution := admin_for(params.target_url).unverified(params.target_url):
-        found.notes.append(caution)
+    for url in filter(None, (params.target_url, params.source_url)):
+        if caution := admin_for(url).unverified(url):
+            found.notes.append(caution)
     target, row = _reached(params, reg, home, found)
     try:
         definitions = _definitions(params, reg, row, home, fs, found)

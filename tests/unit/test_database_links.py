@@ -111,7 +111,8 @@ def test_CHECK_PARAMS_tells_of_an_unverified_link(monkeypatch):
     found = ExtractParams.from_statements(params.parse_text(text, "e.prm"))
     notes = extract_checking.check(found, None).notes
     assert "The link to the database on 192.0.2.1 is not verified" in notes[0]
-    text = "REPLICAT r\nTARGETDB mysql://u@192.0.2.1/d\nMAP s.*, TARGET d.*;\n"
+    text = "REPLICAT r\nTARGETDB mysql://u@192.0.2.1/d\nSOURCEDB postgresql://u@192.0.2.2/d\nMAP s.*, TARGET d.*;\n"
     wanted = ReplicatParams.from_statements(params.parse_text(text, "r.prm"), "r.prm")
     notes = replicat_checking.check(wanted, None, Home("/nowhere"), FaultFs()).notes
-    assert "The link to the database on 192.0.2.1 is not verified" in notes[0]
+    for note, host in zip(notes[:2], ("192.0.2.1", "192.0.2.2"), strict=True):
+        assert f"The link to the database on {host} is not verified" in note
