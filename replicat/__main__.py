@@ -59,6 +59,7 @@ def build(context: Context) -> Process:
     settings = SparkSettings(
         name=f"trailgate {context.group}",
         scratch=scratch.folder,
+        lock=scratch.lock,
         log=os.path.join(context.home.folder("dirrpt"), f"{context.group}.spark.log"),
         master=params.spark_master,
         megabytes=params.spark_megabytes,

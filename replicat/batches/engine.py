@@ -86,6 +86,7 @@ class SparkSettings:
 
     `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds. `encrypted`: the trail is,
     so what Spark writes there is too, under a key that it makes for itself. `jobs`: how many run at the same time.
+    `lock`: the descriptor that locks `scratch`, which the JVM holds too (scratch.py); -1 for none.
     """
 
     name: str
@@ -97,6 +98,7 @@ class SparkSettings:
     warm: bool = True
     encrypted: bool = False
     jobs: int = JOBS
+    lock: int = -1
 
     @property
     def local(self) -> bool:
@@ -286,7 +288,10 @@ class SparkEngine:
         _prepare_environment()
         options = spark_options(self._settings)
         try:
-            self._jvm = jvm = Jvm(on_command_line(options), self._settings.scratch, self._output, self._settings.log)
+            held = [self._settings.lock] if self._settings.lock >= 0 else []
+            self._jvm = jvm = Jvm(
+                on_command_line(options), self._settings.scratch, self._output, self._settings.log, held
+            )
             return self._awaited(lambda: _context_in(jvm, options))
         except (StopAskedError, AnewError):
             raise

@@ -60,8 +60,17 @@ def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
 class Jvm:
     """Runs from the beginning on; `gateway` is there once connect() came back."""
 
-    def __init__(self, options: Sequence[tuple[str, str]], folder: str, output: IO[bytes], log: str) -> None:
-        """`folder`: private, and empty; the JVM tells its port there. `log`: what `output` is, for messages."""
+    def __init__(
+        self,
+        options: Sequence[tuple[str, str]],
+        folder: str,
+        output: IO[bytes],
+        log: str,
+        held: Sequence[int] = (),
+    ) -> None:
+        """`folder`: private, and empty; the JVM tells its port there. `log`: what `output` is, for messages. `held`:
+        descriptors that it keeps open as long as it lives.
+        """
         from pyspark.find_spark_home import _find_spark_home
 
         self.gateway: Any = None
@@ -74,7 +83,13 @@ class Jvm:
         environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._port}
         # It ends when its input does, so when we do. A group of its own: Ctrl-C at a terminal is for us.
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment, process_group=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            process_group=0,
+            pass_fds=held,
         )
 
     def connect(self) -> Any:

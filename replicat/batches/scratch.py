@@ -4,8 +4,10 @@ Rule: what lies in a place where everybody may write (/dev/shm, /tmp) has a name
 and is made by us, 0700, in one call: so no other account can have it first, neither to look into it nor to keep us out.
 In the home, which is private, the name is fixed.
 
-The folder itself is locked (flock on the directory) for its process's life. After SIGKILL nobody removes it, and
-in /dev/shm it would hold memory for ever; so each Replicat that starts removes those of this account that nobody locks:
+The folder itself is locked (flock on the directory) for its process's life, and for that of its JVM, which is given the
+same descriptor: one whose folder is removed while it starts can't say where it listens, and lives on without an owner.
+After SIGKILL nobody removes the folder, and in /dev/shm it would hold memory for ever; so each Replicat that starts
+removes those of this account that nobody locks:
 
     a crash before the lock     an empty folder, removed by the next sweep
     a sweep before the lock     the folder is gone: it is made again, under another name
@@ -37,8 +39,9 @@ class Scratch:
         """`root` is the home, `dirtmp` its folder for temporary files. The group's lock is held: we are alone."""
         sweep()
         in_memory, on_disk = stems_of(root, dirtmp, group)
-        shutil.rmtree(os.path.join(dirtmp, f"spark-{group}"), ignore_errors=True)
         made = _made(in_memory) if _has_memory() else None
+        if made is not None:
+            shutil.rmtree(os.path.join(dirtmp, f"spark-{group}"), ignore_errors=True)
         if made is None and os.path.dirname(on_disk) != dirtmp:
             made = _made(on_disk)
             if made is None:  # never by a name that others could know before
@@ -46,7 +49,8 @@ class Scratch:
                     f"no scratch folder can be made in {tempfile.gettempdir()}",
                     hint="Make space there, set TMPDIR to another folder, or give the home a shorter path",
                 )
-        self.folder, self._lock = made or (on_disk, -1)
+        self.folder, self.lock = made or (on_disk, -1)
+        """The folder, and the descriptor that locks it; -1 in the home."""
 
     @property
     def in_memory(self) -> bool:
@@ -60,7 +64,7 @@ class Scratch:
             if not os.path.lexists(self.folder):
                 break
             time.sleep(PAUSE)
-        fd, self._lock = self._lock, -1
+        fd, self.lock = self.lock, -1
         if fd >= 0:
             os.close(fd)
 

@@ -174,6 +174,7 @@ def _spark(params: ReplicatParams, home: Home) -> SparkEngine:
     settings = SparkSettings(
         name=f"trailgate check {params.group}",
         scratch=scratch.folder,
+        lock=scratch.lock,
         log=os.path.join(home.folder("dirrpt"), f"{params.group}.spark.log"),
         megabytes=params.spark_megabytes,
         warm=False,

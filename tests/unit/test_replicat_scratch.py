@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from replicat.batches import engine, scratch
+from replicat.batches.jvm import Jvm
 from replicat.batches.scratch import Scratch, sweep
+from tests.support.fake_java import SLEEP, take_its_place
 from trails.errors import OperatorError
 
 HOLDER = """
@@ -183,3 +185,16 @@ def test_folder_goes_to_the_home_where_memory_is_short(memory: Path, monkeypatch
     made = Scratch(str(memory), "/tmp/h/dirtmp", "REP1")
     assert made.folder == "/tmp/h/dirtmp/spark-REP1"
     made.release()
+
+
+def test_a_folder_stays_for_a_jvm_that_has_lost_its_replicat(memory: Path, tmp_path_factory, monkeypatch) -> None:
+    """It is just starting, and will notice: without the folder it could not say where it listens, and would not end."""
+    place = tmp_path_factory.mktemp("java")
+    monkeypatch.setenv("JAVA_HOME", take_its_place(place, SLEEP))
+    made = Scratch("/home/one", "/home/one/dirtmp", "REP1")
+    with open(place / "log", "wb") as output:
+        jvm = Jvm([], made.folder, output, str(place / "log"), [made.lock])
+    os.close(made.lock)  # as SIGKILL does
+    assert sweep() == []
+    jvm.kill()
+    assert sweep() == [made.folder]
