@@ -71,6 +71,7 @@ class Pump(GroupProcess):
         self._start = job.start()
         self._watch = FolderWatch(job.trail.folder)
         self._phase = LinkPhase.AWAY
+        self._stuck: int | None = None  # so many bytes were synced when flush() had waited in vain
         self._caller = Caller(job.params, lambda text: log.warning(CODE_LOST, text), clock.monotonic())
         self._revocations = tls.RevocationWatch("")
         self._channel: Channel | None = None
@@ -134,10 +135,14 @@ class Pump(GroupProcess):
             return False
 
     def flush(self) -> Checkpoint | None:
-        """Let what is in flight be acknowledged, for a moment; then say how far the remote trail stands synced."""
-        deadline = time.monotonic() + DRAIN_SECONDS
+        """Let what is in flight be acknowledged, for a moment; then say how far the remote trail stands synced.
+
+        Where nothing was acknowledged since that moment was over the last time, nobody waits for it again.
+        """
+        deadline = time.monotonic() + (DRAIN_SECONDS if self._window.synced != self._stuck else 0.0)
         while not self._window.is_empty and self._phase in LIVE and time.monotonic() < deadline:
             self._await(deadline)
+        self._stuck = None if self._window.is_empty else self._window.synced
         lag_us, _ = self._places.lag(at_end=self.at_end)
         return self._places.checkpoint(lag_us, self._heartbeats.arrivals.entries())
 
