@@ -42,7 +42,7 @@ fault: setup ## the crash and damage tests alone
 
 soak: setup ## ten minutes under load: kills, a flapping link, purging; then HOSTILE (100,000) inputs for each parser
 	@$(PYTHON_BIN) -m demo.soak
-	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --timeout 0 -m hostile tests/property tests/unit
+	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --dist loadgroup --timeout 0 -m hostile
 
 bench: setup ## the benchmarks
 	@$(PYTHON_BIN) -m benchmarks

@@ -220,6 +220,7 @@ def test_ALTER_finds_places_by_position_time_and_set(capture: MysqlCapture):
     assert capture.keys() == [["3"], ["4"]]
 
 
+@pytest.mark.hostile
 def test_a_stream_cut_at_every_byte_loses_doubles_and_tears_nothing(
     pair: tuple[Mysqld, Mysqld], capture: MysqlCapture, monkeypatch: pytest.MonkeyPatch
 ):
