@@ -32,7 +32,7 @@ from trails.runtime.language.globals import read as read_globals
 from trails.runtime.masking import mask
 from trails.runtime.process import diskguard
 from trails.runtime.process.diskguard import DiskGuard, Limits
-from trails.runtime.process.process import Stop
+from trails.runtime.process.loop import Stop
 from trails.runtime.report.report import Log, quietly
 from trails.taming import tame
 

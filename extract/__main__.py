@@ -22,7 +22,8 @@ from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.language.tableparams import environment
 from trails.runtime.process import clockdiff
 from trails.runtime.process.checking import is_asked, report_and_stop
-from trails.runtime.process.process import Context, Process, main
+from trails.runtime.process.loop import Process
+from trails.runtime.process.startup import Context, main
 from trails.runtime.report.report import RESOLVED
 from trails.runtime.report.stats import DdlCounts
 

@@ -32,7 +32,7 @@ from trails.record import TableDef
 from trails.recovery import Mark
 from trails.runtime.clock import Clock
 from trails.runtime.language.heartbeattable import HeartbeatTable
-from trails.runtime.process.process import GroupProcess, Request
+from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer, WriteAnswer
 from trails.runtime.report.metrics import Counters
 from trails.runtime.report.stats import Stats

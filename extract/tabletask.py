@@ -27,7 +27,7 @@ from trails.position import Position, TrailName
 from trails.reader import last_header
 from trails.record import INSERT, Image, TableDef
 from trails.runtime.clock import Clock
-from trails.runtime.process.process import GroupProcess, Request
+from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, StatusAnswer, WriteAnswer
 from trails.runtime.report.metrics import Counters
 from trails.runtime.report.stats import Stats

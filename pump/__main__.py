@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from pump.build import build
-from trails.runtime.process.process import main
+from trails.runtime.process.startup import main
 
 if __name__ == "__main__":
     sys.exit(main("PUMP", sys.argv[1:], build))

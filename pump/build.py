@@ -16,7 +16,8 @@ from trails.runtime.home.registration import TrailReg
 from trails.runtime.language import globals as globals_file
 from trails.runtime.process import clockdiff
 from trails.runtime.process.checking import is_asked, report_and_stop
-from trails.runtime.process.process import Context, Process
+from trails.runtime.process.loop import Process
+from trails.runtime.process.startup import Context
 
 CODE_PLAIN = "TG-01231"
 CODE_READABLE = "TG-01522"

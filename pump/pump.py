@@ -36,7 +36,7 @@ from trails.runtime.clock import Clock
 from trails.runtime.home.status import FOR_TRAIL
 from trails.runtime.language.tableparams import environment
 from trails.runtime.process import clockdiff
-from trails.runtime.process.process import GroupProcess, Request
+from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer, WriteAnswer
 from trails.runtime.report.metrics import Counters, trail_backlog
 from trails.runtime.report.report import Log

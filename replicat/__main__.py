@@ -26,7 +26,8 @@ from trails.runtime.language import globals as globals_file
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.process import clockdiff
 from trails.runtime.process.checking import Checked, report_and_stop
-from trails.runtime.process.process import Context, Process, main
+from trails.runtime.process.loop import Process
+from trails.runtime.process.startup import Context, main
 from trails.runtime.report.report import RESOLVED, Log
 
 MESSAGE = "TG-02243"

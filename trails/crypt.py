@@ -23,7 +23,6 @@ from trails.format import (
     MEND,
     NONCE_SIZE,
     SEAL_SIZE,
-    SEALING,
     WRAPPED_SIZE,
     BlockHeader,
     FileHeader,
@@ -37,7 +36,6 @@ KEY_SIZE = 32
 KEPT_BYTES = 16 << 20
 WALLET_FILE = "masterkeys"
 WALLET_VERSION = 1
-_WRAP = b"trailgate file key\n"
 _WRAP_HEADER = b"trailgate file header\n"
 
 
@@ -179,7 +177,7 @@ def new_file_key(fs: Fs, trail: TrailName, header: FileHeader) -> tuple[FileHead
     # A key just added may not have reached the disk's folder yet, and after this a file depends on it.
     fs.sync_dir(folder)
     key, nonce = os.urandom(KEY_SIZE), os.urandom(NONCE_SIZE)
-    header = replace(header, key_id=wallet.key_id(wallet.current), sealing=SEALING, wrapped=bytes(WRAPPED_SIZE))
+    header = replace(header, key_id=wallet.key_id(wallet.current), wrapped=bytes(WRAPPED_SIZE))
     bound_to = _WRAP_HEADER + header_identity(header)
     wrapped = nonce + _aead(wallet.current.key).encrypt(nonce, key, bound_to)
     return replace(header, wrapped=wrapped), FileKey(key, header.trail_id, header.seqno)
@@ -189,15 +187,10 @@ def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKe
     """The key of the file with this header. Raises KeyMissingError, or DamageError if header or key were changed."""
     from cryptography.exceptions import InvalidTag
 
-    if header.sealing not in (1, SEALING):
-        raise VersionError(
-            f"{where}: sealing {header.sealing}; this program knows 1 and {SEALING}",
-            hint=OF_ITS_RELEASE,
-        )
     master = _master_key(fs, trail.wallet_folder, header.key_id, where)
     nonce, sealed = header.wrapped[:NONCE_SIZE], header.wrapped[NONCE_SIZE:]
     try:
-        key = _aead(master.key).decrypt(nonce, sealed, _wrap_identity(header))
+        key = _aead(master.key).decrypt(nonce, sealed, _WRAP_HEADER + header.identity)
     except InvalidTag:
         raise DamageError(
             f"{where}: expected a file key that master key version {master.version} opens, found another: the header "
@@ -234,12 +227,6 @@ def _master_key(fs: Fs, folder: str, key_id: str, where: str) -> MasterKey:
     raise KeyMissingError(
         f"{where} is encrypted under master key version {version} of wallet {wallet_id}; {found}", hint=hint
     )
-
-
-def _wrap_identity(header: FileHeader) -> bytes:
-    if header.sealing > 1:
-        return _WRAP_HEADER + header.identity
-    return _WRAP + header.trail_id + header.seqno.to_bytes(4, "big") + header.key_id.encode()
 
 
 def _aead(key: bytes) -> Any:

@@ -120,7 +120,6 @@ class FileHeader:
     charset: str = "UTF-8"
     key_id: str = ""
     wrapped: bytes = field(default=b"", repr=False)
-    sealing: int = 1
     follows: int | None = None
     """The file that this one goes on from, where files between the two were deleted; None: the one before."""
     last_state: str = ""
@@ -343,9 +342,7 @@ def check_payload(header: BlockHeader, payload: bytes | memoryview, where: str, 
 
 
 def _body(header: FileHeader) -> dict[str, Any]:
-    key: dict[str, Any] = {"wrapped": header.wrapped} if header.key_id else {}
-    if header.sealing > 1:
-        key["sealing"] = header.sealing
+    key: dict[str, Any] = {"wrapped": header.wrapped, "sealing": SEALING} if header.key_id else {}
     if header.follows is not None:
         key["follows"] = header.follows
     if header.last_state:
@@ -381,6 +378,10 @@ def _header_from_body(body: bytes, where: str) -> FileHeader:
         if fields["created"] not in TIMES or not state.isascii() or len(state) > MAX_STATE:
             raise ValueError(f"created {fields['created']!r}, state {state!r:.80}: no time, or no state")
         key_id = fields["keyid"]
+        if key_id and fields["sealing"] != SEALING:
+            raise VersionError(
+                f"{where}: sealing {fields['sealing']}; this program knows {SEALING}", hint=OF_ITS_RELEASE
+            )
         wrapped = fields["wrapped"] if key_id else b""
         if len(wrapped) != (WRAPPED_SIZE if key_id else 0):
             raise ValueError(f"a wrapped key of {len(wrapped)} bytes")
@@ -397,7 +398,6 @@ def _header_from_body(body: bytes, where: str) -> FileHeader:
             charset=fields["charset"],
             key_id=key_id,
             wrapped=wrapped,
-            sealing=fields["sealing"] if key_id else 1,
             last_csn=fields["csn"],
             last_origin=Position(seqno, rba),
             open=fields["open"],

@@ -83,7 +83,7 @@ class Segment:
             return header, payload
         if header.is_encrypted:
             return self.key.open(header, payload, rba, self.path)
-        if self.header.key_id and (payload or self.header.sealing > 1):
+        if self.header.key_id:
             # Its writer seals every block: this one was put there, or stripped of its flag.
             raise DamageError(
                 f"{self.path}, RBA {rba}: damaged: expected an encrypted payload, as the file's header names a key; "

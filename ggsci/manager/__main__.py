@@ -3,7 +3,7 @@
 import sys
 
 from ggsci.manager.manager import build
-from trails.runtime.process.process import main
+from trails.runtime.process.startup import main
 
 if __name__ == "__main__":
     sys.exit(main("MANAGER", sys.argv[1:], build))

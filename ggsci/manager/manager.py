@@ -29,7 +29,8 @@ from trails.runtime.home import registration
 from trails.runtime.language.globals import read as read_globals
 from trails.runtime.language.params import parse_file
 from trails.runtime.process.diskguard import Limits
-from trails.runtime.process.process import Context, Process
+from trails.runtime.process.loop import Process
+from trails.runtime.process.startup import Context
 
 STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
 REFRESHED, RULE = "TG-00985", "TG-00958"

@@ -14,7 +14,7 @@ from replicat.batches.planning import Planning
 from replicat.load import tableorders
 from trails.errors import OperatorError
 from trails.runtime.language.params import Pattern
-from trails.runtime.process.process import Request
+from trails.runtime.process.group import Request
 
 Args = dict[str, Any]
 

@@ -53,7 +53,8 @@ from trails.runtime.home.registration import Registration
 from trails.runtime.home.status import FOR_TRAIL
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.process.backoff import Backoff
-from trails.runtime.process.process import GroupProcess, Request, Wait
+from trails.runtime.process.group import GroupProcess, Request
+from trails.runtime.process.loop import Wait
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer
 from trails.runtime.report.metrics import Counters, trail_backlog
 from trails.runtime.report.stats import Stats

@@ -2,8 +2,7 @@
 
     python -m tests.compat.make_golden tests/compat/v1
 
-A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, `aes`
-(sealing 1: can't be written any more), `sealed` or `state`.
+A later addition to a version has a part of its own, written alone: `... tests/compat/v1 ddl`, `sealed` or `state`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ from tests.support.rowpath import CAME, ROOT, Chain, Passed, Profile, functions
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.language.params import parse_text
-from trails.runtime.process.process import GroupProcess, Stop
+from trails.runtime.process.group import GroupProcess
+from trails.runtime.process.loop import Stop
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 

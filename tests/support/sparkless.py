@@ -16,7 +16,7 @@ from pathlib import Path
 import replicat.batches.engine
 from replicat.batches.engine import SparkSettings, _empty
 from tests.support.replicat_trail import InlineEngine
-from trails.runtime.process.process import main
+from trails.runtime.process.startup import main
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {"PYTHONPATH": f"{HERE / 'without_spark'}{os.pathsep}{HERE.parents[1]}"}

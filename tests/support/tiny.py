@@ -26,7 +26,8 @@ from trails.checkpoint import Checkpoint
 from trails.errors import AwayError, OperatorError
 from trails.record import Op
 from trails.runtime.language.params import Keyword, check, group, table, text
-from trails.runtime.process.process import Process, main
+from trails.runtime.process.loop import Process
+from trails.runtime.process.startup import main
 from trails.runtime.language.reportparams import SHARED, TIMED_VERBS as ROLLOVERS
 from trails.runtime.report.stats import Stats
 

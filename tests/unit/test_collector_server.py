@@ -20,7 +20,7 @@ from trails.errors import OperatorError
 from trails.link import wire
 from trails.link.wire import FRAME, Side, WireSession, WireState
 from trails.position import Position, TrailName
-from trails.runtime.process.process import Stop
+from trails.runtime.process.loop import Stop
 from trails.testing import FaultFs
 
 ARGUMENTS = ["--home", "/h", "--trail", "./dirdat/rt", "--ports", "7840-7842,7900"]

@@ -33,7 +33,8 @@ from trails.runtime.clock import RealClock
 from trails.runtime.home import status
 from trails.runtime.home.status import ProcessFile
 from trails.runtime.language.params import parse_text
-from trails.runtime.process.process import Context, Stop
+from trails.runtime.process.loop import Stop
+from trails.runtime.process.startup import Context
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 from trails.writer import TrailWriter, WriterIdentity

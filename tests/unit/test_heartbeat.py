@@ -167,7 +167,7 @@ def test_of_several_answers_the_quickest_counts():
 
 def test_logdump_shows_every_stamp():
     """In blocks, records and VERIFY; the golden trail has one at its end."""
-    source = DumpSource.of(str(Path(__file__).parents[1] / "compat" / "v1" / "dirdat" / "ae"))
+    source = DumpSource.of(str(Path(__file__).parents[1] / "compat" / "v1" / "dirdat" / "as"))
     lines: list[str] = []
     show_blocks(RealFs(), source, Wanted(), lines.append)
     assert sum("HEARTBEAT whole" in " ".join(line.split()).replace("WHOLE", "whole") for line in lines) == 1

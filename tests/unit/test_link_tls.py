@@ -31,7 +31,8 @@ from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration, TrailReg
 from trails.runtime.language.params import parse_text
-from trails.runtime.process.process import Context, Stop
+from trails.runtime.process.loop import Stop
+from trails.runtime.process.startup import Context
 from trails.runtime.report.report import Log, Report
 from trails.runtime.secrets import masterkeys
 from trails.writer import TrailWriter

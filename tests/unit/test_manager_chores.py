@@ -17,7 +17,8 @@ from tests.support.managing import home_of_a_manager, log_of, log_text, params
 from trails.errors import ParamError
 from trails.runtime.home import status
 from trails.runtime.home.status import ProcessFile
-from trails.runtime.process.process import Context, Stop
+from trails.runtime.process.loop import Stop
+from trails.runtime.process.startup import Context
 from trails.runtime.report.report import Report
 from trails.testing import FakeClock
 

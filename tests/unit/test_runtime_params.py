@@ -241,7 +241,7 @@ def test_a_byte_order_mark_is_no_keyword(tmp_path: Path) -> None:
 
 def test_importing_the_runtime_loads_no_lark() -> None:
     """ggsci's prompt must not wait for the parser."""
-    code = "import sys, trails.runtime.process.process, trails.runtime.home.purge; print('lark' in sys.modules)"
+    code = "import sys, trails.runtime.process.startup, trails.runtime.home.purge; print('lark' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 
