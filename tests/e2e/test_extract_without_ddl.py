@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,13 +48,13 @@ class Told(Capture):
 
 
 @pytest.fixture
-def capture(source_db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def capture(source_db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     """A group on a table with an enum, and another table with one that is not captured."""
     monkeypatch.setattr("extract.sources.postgres.guard.RetentionWatch", partial(RetentionWatch, every=0.05))
     made = Told(source_db, tmp_path, tables="TABLE public.*;\nTABLEEXCLUDE public.other;\n")
     made.sql(MOOD, *HELD, "CREATE TYPE aside AS ENUM ('a')", TABLE, "CREATE TABLE other (id int PRIMARY KEY, a aside)")
     made.register()
-    yield made
+    return made
 
 
 def test_a_renamed_label_is_told_whenever_it_was_renamed(capture: Told) -> None:

@@ -151,7 +151,8 @@ def test_another_type_is_told_where_no_ddl_is_captured(capture: MysqlCapture) ->
         capture.sql(
             "INSERT INTO shop.t VALUES (1, 'b', 'x')",
             "ALTER TABLE shop.t MODIFY e enum('a','b','c')", "UPDATE shop.t SET e = 'c'",
-            "ALTER TABLE shop.t MODIFY e enum('a','c'), MODIFY s set('y','x')", "INSERT INTO shop.t VALUES (2, 'a', 'y')",
+            "ALTER TABLE shop.t MODIFY e enum('a','c'), MODIFY s set('y','x')",
+            "INSERT INTO shop.t VALUES (2, 'a', 'y')",
         )  # fmt: skip
         capture.drain(extract)
     first, second = capture.heard
