@@ -99,7 +99,8 @@ class Extract(GroupProcess):
         mark = writer.last
         self._assembler = Assembler(
             writer, mark.origin, mark.csn, mark.state, block_bytes=settings.block_bytes, stats=self.stats,
-            resolved=self._resolved, reshaped=self._reshaped, project=settings.project, now_us=clock.now_us, heartbeats=heartbeats,
+            resolved=self._resolved, reshaped=self._reshaped, project=settings.project, now_us=clock.now_us,
+            heartbeats=heartbeats,
         )  # fmt: skip
         self._tell = tell
         self._warn_shape = warn_shape

@@ -65,7 +65,7 @@ def watch(
 
     def once(session: Session) -> Look:
         facts = look(session, slot)
-        return facts, retained(facts, limits), labels and labels.look(session)
+        return facts, retained(facts, limits), labels.look(session) if labels is not None else None
 
     return RetentionWatch(connect, once)
 

@@ -99,7 +99,11 @@ class LabelWatch:
     def _news(self, session: Session, known: Labels | None, found: Labels) -> Iterator[str]:
         for (typid, name), changes in _changes(known or {}, found).items():
             rows = session.query(_COLUMNS, typid)
-            columns = [f"{schema}.{table}.{column}" for schema, table, column in rows if self._captures(schema, table)]
+            columns = [
+                f"{schema}.{table}.{column}"
+                for schema, table, column in rows
+                if self._captures(schema or "", table or "")
+            ]
             if columns:
                 yield (
                     f"enum {name}: {_shown(changes)}. DDL is not captured, so no target hears of it: where "
