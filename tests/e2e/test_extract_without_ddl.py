@@ -72,6 +72,8 @@ def test_a_renamed_label_is_told_whenever_it_was_renamed(capture: Told) -> None:
     assert "enum public.felt_mood: 'low' was renamed to 'poor'" in capture.lives_until(3)[2]
     with capture.running() as extract:
         capture.drain(extract)
+        Path(capture.journal).unlink()
+        step_until(extract, lambda: Path(capture.journal).exists())
     assert len(capture.heard) == 3
 
 

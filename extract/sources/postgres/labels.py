@@ -7,7 +7,8 @@ neither the log nor a queue has a word of it. A label keeps its oid through a re
 A type that was dropped and made again has other oids: it is told which of its old labels are gone.
 
 Rule: told before it is known. So a crash between has it told twice, and nothing that happens while no Extract runs is
-missed. REGISTER EXTRACT makes the file. If it is lost, the next start knows what it finds.
+missed. REGISTER EXTRACT makes the file. One that is deleted is made anew within seconds while Extract runs; else the
+next start knows what it finds.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ class LabelWatch:
         self._known = self._read()
 
     def look(self, session: Session) -> LabelLook | None:
-        """What is different by now; None if nothing is."""
+        """What is different by now; None if nothing is, and the file stands there."""
         known, found = self._known, labels(session)
-        if known == found:
+        if known == found and (not self._path or self._fs.exists(self._path)):
             return None
         return LabelLook(known, found, tuple(self._news(session, known, found)))
 
