@@ -54,7 +54,7 @@ Look = tuple[SlotFacts, Retained, LabelLook | None]
 
 
 def watch(
-    url: str, application: str, slot: str, limits: WalLimits, labels: LabelWatch | None
+    url: str, application: str, slot: str, limits: WalLimits, labels: LabelWatch
 ) -> RetentionWatch[Session, Look]:
     """A watch of a slot, and of labels of enums, with a connection of its own."""
 
@@ -65,7 +65,7 @@ def watch(
 
     def once(session: Session) -> Look:
         facts = look(session, slot)
-        return facts, retained(facts, limits), labels.look(session) if labels is not None else None
+        return facts, retained(facts, limits), labels.look(session)
 
     return RetentionWatch(connect, once)
 

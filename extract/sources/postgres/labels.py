@@ -1,5 +1,5 @@
-"""The labels of enums where DDL is not captured: ALTER TYPE ... RENAME VALUE changes what rows say that are there, and
-neither the log nor a queue has a word of it. A label keeps its oid through a rename, so two looks tell.
+"""The labels of enums, told where DDL is not captured: ALTER TYPE ... RENAME VALUE changes what rows say that are
+there, and neither the log nor a queue has a word of it. A label keeps its oid through a rename, so two looks tell.
 
     look      at START and every few seconds: all labels as they are now, beside those that are known
     settle    what is different is told, and then it is what is known, in the group's file (home.journal)
@@ -37,10 +37,12 @@ _COLUMNS: Final = """
 WITH RECURSIVE holds AS (
     SELECT $1::bigint::oid AS oid
     UNION
-    SELECT t.oid FROM holds h JOIN pg_type t ON t.typbasetype = h.oid OR (t.typelem = h.oid AND t.typcategory = 'A')
-    OR t.oid IN (SELECT r.rngtypid FROM pg_range r WHERE r.rngsubtype = h.oid) OR t.typrelid IN (SELECT a.attrelid
-    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.atttypid = h.oid AND c.relkind = 'c' AND NOT
-    a.attisdropped)
+    SELECT i.oid FROM holds h CROSS JOIN LATERAL (
+        SELECT t.oid FROM pg_type t WHERE t.typbasetype = h.oid OR (t.typelem = h.oid AND t.typcategory = 'A')
+        UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngsubtype = h.oid
+        UNION ALL SELECT c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE a.atttypid = h.oid AND c.relkind = 'c' AND NOT a.attisdropped
+    ) i
 )
 SELECT n.nspname, c.relname, a.attname FROM holds h JOIN pg_attribute a ON a.atttypid = h.oid
 JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -131,17 +133,15 @@ class LabelWatch:
             ) from None
 
 
-def watch(settings: SourceSettings, captures: Callable[[str, str], bool]) -> LabelWatch | None:
-    """Of a group; None where DDL is captured, which tells of labels at their place."""
-    if settings.reshaped is None:
-        return None
-    identity = settings.noted.identity
-    return LabelWatch(RealFs(), settings.journal, named(identity), captures, settings.reshaped)
+def watch(settings: SourceSettings, captures: Callable[[str, str], bool]) -> LabelWatch:
+    """Of a group. Where DDL is captured, which tells of labels at their place, they are only known."""
+    say = settings.reshaped or (lambda _text: None)
+    return LabelWatch(RealFs(), settings.journal, named(settings.noted.identity), captures, say)
 
 
 def named(identity: dict[str, str]) -> str:
     """A database, by what REGISTER EXTRACT has noted of it."""
-    return f"{identity['system']}/{identity['database']}"
+    return f"{identity.get('system', '')}/{identity.get('database', '')}"
 
 
 def labels(session: Session) -> Labels:

@@ -368,7 +368,7 @@ class PostgresSource(LogSource):
         if not (self._watch and self._watch.found):
             return None
         _, kept, labels = self._watch.found
-        if self._labels is not None and labels is not None and labels is not self._settled:
+        if labels is not None and labels is not self._settled:
             self._settled = labels
             self._labels.settle(labels)
         return kept

@@ -121,7 +121,7 @@ class TriggerReader:
         registered: Registered,
         capture: TriggerCapture,
         say: Say,
-        labels: LabelWatch | None = None,
+        labels: LabelWatch,
     ) -> None:
         """`say` takes a line for the operator."""
         self._labels = labels
@@ -349,7 +349,7 @@ class TriggerReader:
         if now >= self._check_due:
             self._check_due = now + CHECK_SECONDS
             self._check_triggers()
-            if self._labels is not None and (look := self._labels.look(self.session)) is not None:
+            if (look := self._labels.look(self.session)) is not None:
                 self._labels.settle(look)
         if now >= self._count_due:
             self.kept = install.waiting(self.session)
