@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trails.columns import TOKEN
 from trails.record import TableDef
 
 _SHOWN: Final = 3
@@ -22,17 +23,21 @@ def text(old: TableDef, new: TableDef, csn: str) -> str:
         return ""
     shown = "; ".join(found[:_SHOWN]) + (f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
     return (
-        f"{new.full_name} has another shape from CSN {csn} on: {shown}. DDL is not captured, so no target hears of it: "
-        "change the targets by hand, and the rows that they had before"
+        f"{new.full_name} has another shape from CSN {csn} on: {shown}. DDL is not captured: change the targets, "
+        "and the rows that they have, by hand"
     )
 
 
 def _differences(old: TableDef, new: TableDef) -> Iterator[str]:
-    before = {column.name: column.native or column.type for column in old.columns}
-    after = {column.name: column.native or column.type for column in new.columns}
+    before, after = _types(old), _types(new)
     for name, native in after.items():
         if name not in before:
             yield f"{name} is new"
         elif before[name] != native:
             yield f"{name} was {before[name]}, is {native}"
     yield from (f"{name} is gone" for name in before if name not in after)
+
+
+def _types(table: TableDef) -> dict[str, str]:
+    """Of its columns; tokens are the parameter file's."""
+    return {column.name: column.native or column.type for column in table.columns if column.type != TOKEN}

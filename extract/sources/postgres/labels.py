@@ -109,8 +109,8 @@ class LabelWatch:
             ]
             if columns:
                 yield (
-                    f"enum {name}: {_shown(changes)}. DDL is not captured, so no target hears of it: where "
-                    f"{_shown(columns, ', ')} is text, the rows that a target had before say so no more: update them"
+                    f"enum {name}: {_shown(changes)}. DDL is not captured: where {_shown(columns, ', ')} is text, "
+                    "older rows of the targets keep the old label; update them by hand"
                 )
 
     def _read(self) -> Labels | None:
