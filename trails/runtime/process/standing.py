@@ -6,8 +6,9 @@
     the registration         purging would not know of this reader           written anew, as it was at the start
     the control socket       nobody can ask or stop it                       made anew
 
-A checkpoint file is replaced at each save, logs and reports are opened for each line, a discard file for each batch:
-they come back by themselves. Trail files: keeping.py.
+A registration is replaced by one that can't be read, or is another group's, or an older copy: the next ALTER would have
+a number of that, and not be obeyed. A checkpoint file is replaced at each save, logs and reports are opened for each
+line, a discard file for each batch: they come back by themselves. Trail files: keeping.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trails.errors import GateError, LockedError
+from trails.errors import DamageError, GateError, LockedError
 from trails.fs import Lock
 from trails.runtime.clock import Clock
 from trails.runtime.home import registration, status
@@ -83,7 +84,14 @@ class Standing:
         return True
 
     def _renew_registration(self) -> bool:
-        if self.registration is None or self.home.fs.exists(self.home.registration(self.registration.name)):
+        ours = self.registration
+        if ours is None:
             return False
-        registration.save(self.home, self.registration)
+        try:
+            found = registration.find(self.home, ours.name)
+        except DamageError:
+            found = None
+        if found is not None and found.name == ours.name and found.alter_no >= ours.alter_no:
+            return False
+        registration.save(self.home, ours)
         return True
