@@ -6,9 +6,10 @@
     the registration         purging would not know of this reader           written anew, as it was at the start
     the control socket       nobody can ask or stop it                       made anew
 
-A registration is replaced by one that can't be read, or is another group's, or an older copy: the next ALTER would have
-a number of that, and not be obeyed. A checkpoint file is replaced at each save, logs and reports are opened for each
-line, a discard file for each batch: they come back by themselves. Trail files: keeping.py.
+A registration counts as replaced by one that can't be read, by another group's, and by an older copy: one from before
+the last ALTER or START with an order, so that what commands noted since would be forgotten. A checkpoint file is
+replaced at each save, logs and reports are opened for each line, a discard file for each batch: they come back by
+themselves. Trail files: keeping.py.
 """
 
 from __future__ import annotations
@@ -91,7 +92,12 @@ class Standing:
             found = registration.find(self.home, ours.name)
         except DamageError:
             found = None
-        if found is not None and found.name == ours.name and found.alter_no >= ours.alter_no:
+        if found is not None and _is_from(found, ours):
             return False
         registration.save(self.home, ours)
         return True
+
+
+def _is_from(found: Registration, ours: Registration) -> bool:
+    """Whether it is ours, or what became of it."""
+    return found.name == ours.name and found.alter_no >= ours.alter_no and found.start_no >= ours.start_no
