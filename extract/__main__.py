@@ -29,7 +29,7 @@ from trails.runtime.report.stats import DdlCounts
 
 PRODUCT = "EXTRACT"
 TROUBLE, LOG_KEPT, LONG = "TG-01223", "TG-01755", "TG-01027"
-HOLE, NOTHING = "TG-01811", "TG-01812"
+HOLE, NOTHING, SHAPE = "TG-01811", "TG-01812", "TG-01813"
 LOADS = "TG-02243"
 
 
@@ -59,6 +59,7 @@ def build(context: Context) -> Process:
         ),
         scratch=context.home.folder("dirtmp"),
         journal=context.home.journal(params.group),
+        reshaped=None if params.ddl else lambda text: context.log.warning(SHAPE, f"{text}."),
     )
     database = method.source(
         told, lambda text: context.log.warning(TROUBLE, text), lambda text: context.log.warning(LOG_KEPT, text), counts
@@ -69,6 +70,7 @@ def build(context: Context) -> Process:
         lambda text: context.log.detail(RESOLVED, text),
         lambda hole: context.log.warning(HOLE, f"A hole begins here: {hole}."),
         lambda number: obeyed.note(context.home, params.group, number),
+        told.reshaped,
     )  # fmt: skip
     made.stats.ddl = counts if params.ddl else None
     context.report.lines(made.about)

@@ -41,6 +41,7 @@ from trails.runtime.report.stats import Stats
 BLOCK_BYTES = BLOCK_KIB << 10
 
 Resolved = Callable[[TableDef], None]
+Reshaped = Callable[[TableDef, TableDef, str], None]
 End = tuple[Position, str, str]
 """Where a transaction ended: origin, CSN and the source's state there."""
 _op_and_table = itemgetter(0, 1)
@@ -50,7 +51,9 @@ _ROWS = frozenset((INSERT, UPDATE, DELETE))
 class Output(Protocol):
     """What of a TrailWriter is used here."""
 
-    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None: ...
+    def define(
+        self, defs: Sequence[TableDef], origin: Position | None = None
+    ) -> Sequence[tuple[TableDef, TableDef]]: ...
 
     def append_data(
         self,
@@ -86,13 +89,15 @@ class Assembler:
         block_bytes: int = BLOCK_BYTES,
         stats: Stats | None = None,
         resolved: Resolved = lambda _definition: None,
+        reshaped: Reshaped = lambda _old, _new, _csn: None,
         project: Project | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         heartbeats: Heartbeats | None = None,
     ) -> None:
         """The first three are of the trail's last complete transaction; `stats` counts what goes out.
 
-        `resolved` is told of each table once, as it goes into the trail.
+        `resolved` is told of each table once, as it goes into the trail. `reshaped` is told where the trail had another
+        definition of it, with the CSN of the first transaction that has a row of it.
         `project`: where TABLE has options. Records of such tables are changed when their block goes out.
         """
         self.records: list[Record] = []
@@ -105,6 +110,7 @@ class Assembler:
         self._block_bytes = block_bytes
         self._stats = stats
         self._resolved = resolved
+        self._reshaped = reshaped
         self._met: set[tuple[str, str]] = set()
         self._project = project
         self._projections: dict[int, Projection] = {}  # by table index, of the tables with options only
@@ -307,7 +313,8 @@ class Assembler:
         if complete:
             self._written = self._gathered
         origin, csn, state = self._written
-        self._output.define(self._tables)
+        for old, new in self._output.define(self._tables):
+            self._reshaped(old, new, self._first_csn(records, self._tables.index(new)))
         changes = self._tally(records)
         self._output.append_data(
             indicator,
@@ -363,6 +370,16 @@ class Assembler:
             projection = self._projections.get(record[1]) if record[0] in _ROWS else None
             out.append(record if projection is None else projection.record(record, begin))
         return out
+
+    def _first_csn(self, records: Sequence[Record], table: int) -> str:
+        """Of the first transaction of the block that has a row of the table."""
+        csn = self._begun[1]  # of the open transaction, if the block is a later part of it
+        for record in records:
+            if record[0] == BEGIN:
+                csn = record[1]
+            elif record[0] in _ROWS and record[1] == table:
+                break
+        return str(csn)
 
     def _forget_tables(self) -> None:
         self._projections.clear()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from extract import reshaped
 from extract.assemble import BLOCK_BYTES, Assembler
 from extract.heartbeat import Heartbeats, Owner
 from extract.longtrans import COMMITTED, LongSetting, LongTransactions, OpenTransaction
@@ -86,6 +87,7 @@ class Extract(GroupProcess):
         heartbeats: Heartbeats,
         warn: Callable[..., None] = lambda _text, **_fields: None,
         tell: Say = lambda _text: None,
+        warn_shape: Say | None = None,
     ) -> None:
         """Use `start`, which recovers the trail first."""
         self._settings = settings
@@ -97,9 +99,11 @@ class Extract(GroupProcess):
         mark = writer.last
         self._assembler = Assembler(
             writer, mark.origin, mark.csn, mark.state, block_bytes=settings.block_bytes, stats=self.stats,
-            resolved=self._resolved, project=settings.project, now_us=clock.now_us, heartbeats=heartbeats,
+            resolved=self._resolved, reshaped=self._reshaped, project=settings.project, now_us=clock.now_us,
+            heartbeats=heartbeats,
         )  # fmt: skip
         self._tell = tell
+        self._warn_shape = warn_shape
         self._long = LongTransactions(source.outstanding, warn, clock, settings.long)
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
         self._gathered_since = clock.monotonic()
@@ -126,11 +130,13 @@ class Extract(GroupProcess):
         tell: Say = lambda _text: None,
         warn_hole: Callable[[Hole], None] = lambda _hole: None,
         note_obeyed: Callable[[int], None] = lambda _number: None,
+        warn_shape: Say | None = None,
     ) -> Extract:
         """Look at the trail, look at the source, refuse what does not fit, recover, and begin.
 
         `warn_hole`: takes the hole that obeying an ALTER has made in the trail; `note_obeyed`: the ALTER's number, once
-        the trail's header has it and before anything is captured.
+        the trail's header has it and before anything is captured. `warn_shape`: takes what is said of a table whose
+        shape has changed; None where changes of shape are captured.
         """
         heartbeats = heartbeats or Heartbeats(HeartbeatTable(), Owner(settings.home_id, settings.group), clock)
         header = last_header(fs, settings.trail)
@@ -157,7 +163,7 @@ class Extract(GroupProcess):
             if settings.alter_no > settings.obeyed:
                 note_obeyed(settings.alter_no)
             heartbeats.heart.start()
-            made = cls(settings, source, writer, clock, heartbeats, warn, tell)
+            made = cls(settings, source, writer, clock, heartbeats, warn, tell, warn_shape)
             made.date_startup(fs)
             return made
         except BaseException as error:
@@ -308,6 +314,10 @@ class Extract(GroupProcess):
     def _resolved(self, definition: TableDef) -> None:
         key = ", ".join(column.name for column in definition.columns if column.key) or "none"
         self._tell(f"TABLE resolved: TABLE {definition.full_name}. Key columns: {key}.")
+
+    def _reshaped(self, old: TableDef, new: TableDef, csn: str) -> None:
+        if self._warn_shape is not None and (said := reshaped.text(old, new, csn)):
+            self._warn_shape(said)
 
     # --- telling ----------------------------------------------------------------------------------------------------
 

@@ -258,6 +258,7 @@ class SourceSettings:
     what the file says with the parameters of `SourceKind.keywords`, by keyword. `method`: the word of ADD EXTRACT.
     `scratch`: a folder for what outgrows memory, which no start looks into again. `journal`: a file of the group's own
     that a source may keep, and must be able to do without; empty where none may be written.
+    `reshaped`: takes a line on a change of shape at the source; None where those are captured.
     `durable`: for `kept` and `captured` alone, looks how far the trail is durable; it gives None for a trail without a
     file.
     """
@@ -274,6 +275,7 @@ class SourceSettings:
     method: str = ""
     scratch: str = field(default_factory=gettempdir)
     journal: str = ""
+    reshaped: Say | None = None
     durable: Callable[[], Durable | None] = lambda: None
 
     @property

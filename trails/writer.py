@@ -125,15 +125,20 @@ class TrailWriter:
         """The file being written."""
         return self._file.header.seqno
 
-    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None:
-        """Append a METADATA block with those of `defs` that are not in force yet; none, no block."""
+    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> list[tuple[TableDef, TableDef]]:
+        """Append a METADATA block with those of `defs` that are not in force yet; none, no block.
+
+        Returns those that another of their name makes way for, each with the new one.
+        """
         known = self._in_force.known
         new = [one for one in defs if known.get((one.schema, one.name)) != one]
         if not new:
-            return
+            return []
+        replaced = [(known[name], one) for one in new if (name := (one.schema, one.name)) in known]
         self._in_force.learn(new, str(self._trail))
         for part in portions(new):
             self._append(self._block(BlockKind.METADATA, encode_defs(part), origin=origin))
+        return replaced
 
     def append_data(
         self,

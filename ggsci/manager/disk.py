@@ -110,6 +110,8 @@ class Disk:
         except OSError:
             return ""
         if short := [space for space in spaces if space.free < _enough(space.stop)]:
+            # Noted now, not with the next look: a moment later there may be no byte left to note it with.
+            self._remember(self._clock.monotonic(), full=True, low=True)
             return f"{short[0]}, less than DISKSTOP in GLOBALS allows"
         if not self._was_full:
             return ""

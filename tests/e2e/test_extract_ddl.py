@@ -448,9 +448,9 @@ def test_an_encoding_that_is_not_utf8(pg_source: PostgresServer, tmp_path: Path)
             (change,) = ddls(capture.changes())
             assert change.shape.name == "é"
         finally:
-            pg_source.sql(
-                f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{database}'"
-            )
+            slots = f"FROM pg_replication_slots WHERE database = '{database}'"
+            wait_for(lambda slots=slots: not pg_source.sql(f"SELECT 1 {slots} AND active"), "the walsender to end")
+            pg_source.sql(f"SELECT pg_drop_replication_slot(slot_name) {slots}")
             pg_source.sql(f"DROP DATABASE {database} WITH (FORCE)")
 
 

@@ -195,3 +195,27 @@ def test_a_database_that_is_away_ends_it_with_code_3(capture: Capture) -> None:
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     assert "can't be reached" in said
+
+
+def test_what_changed_at_the_source_while_it_was_down_is_a_warning_in_the_log(capture: Capture) -> None:
+    """TG-01813: without DDL nobody else hears of a renamed label and of another type."""
+    capture.sql("CREATE TYPE mood AS ENUM ('sad')", "ALTER TABLE t ADD m mood", "INSERT INTO t VALUES ('a', 'sad')")
+    log = capture.folder.parent / "ggserr.log"
+    journal = capture.folder.parent / "dirpcs" / "EXT1.journal"
+    process = start(capture)
+    until_captured(capture, 1, process)
+    wait_for(journal.exists)
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    assert "TG-01813" not in log.read_text()
+    capture.sql("ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'", "ALTER TABLE t ALTER v TYPE varchar(9)")
+    capture.sql("INSERT INTO t VALUES ('b', 'bad')")
+    process = start(capture)
+    until_captured(capture, 2, process)
+    wait_for(lambda: log.read_text().count("TG-01813") == 2, log.read_text)
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    told = [line for line in log.read_text().splitlines() if "TG-01813" in line]
+    assert all("WARNING" in line for line in told)
+    assert any("v was text, is character varying(9)." in line for line in told)
+    assert any("enum public.mood: 'sad' was renamed to 'bad'." in line for line in told)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from demo.guard import end_now
 from demo.patience import wait_for
 from demo.ports import free_port
 from ggsci.commands.session import OperatorSession
@@ -22,6 +24,7 @@ from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.runtime.home.home import Home
+from trails.runtime.home.status import manager_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
@@ -76,6 +79,13 @@ def end_of(home: Home, prefix: str) -> int:
     return count
 
 
+def at_end(home: Home, group: str) -> bool:
+    """Whether it has handled all that waits for it; not so while it has no answer."""
+    out = io.StringIO()
+    OperatorSession(home.root, out=out, err=io.StringIO()).run(f"SEND {group}, LOGEND")
+    return "YES" in out.getvalue()
+
+
 def fill(folder: Path) -> None:
     """Until not one byte is left."""
     with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
@@ -90,12 +100,9 @@ def needed(home: Home, name: str) -> int:
     return found[0].reads[0].needed.seqno if found and found[0].reads else -1
 
 
-def test_a_full_disk_unlocks_itself(chain: tuple[Home, Home, Home], small: Path) -> None:
-    """Nobody reads there, and the Collector stops in time; then not one byte is left, and the reader still starts.
-
-    What it has read is purged, the Collector comes back, and all goes through, more than the disk holds, by itself.
-    """
-    here, middle, there = chain
+def filled(chain: tuple[Home, Home, Home], small: Path) -> None:
+    """Nobody reads on the small disk, and the Collector stops in time; then not one byte is left."""
+    here, middle, _ = chain
     trail = TrailName.parse("./dirdat/lt", here.root)
     source = Source(RealFs(), trail, max_bytes=1 << 20, padding=2000)
     for _ in range(200):
@@ -107,21 +114,35 @@ def test_a_full_disk_unlocks_itself(chain: tuple[Home, Home, Home], small: Path)
     good(here, "START EXTRACT pmp1")
     wait_for(lambda: "ended before the disk is full" in log(middle), told="the Collector to end")
     wait_for(lambda: not as_json(middle, "SEND MGR GETPORTINFO")["collectors"], told="its end")
+    wait_for(lambda: "Collector refused" in log(middle), told="the Manager to start none")
     floor = (MEGABYTES << 20) // 10
     assert floor // 2 < os.statvfs(small).f_bavail * os.statvfs(small).f_frsize < floor
     fill(small)
-    good(middle, "START EXTRACT pmp2")
-    expected = records_of(RealFs(), trail)
+
+
+def all_passes(chain: tuple[Home, Home, Home]) -> None:
+    """Everything arrives, once, by itself."""
+    here, middle, there = chain
     changes = end_of(here, "lt")
-    wait_for(lambda: end_of(there, "rt") >= changes, f"all to pass\n{log(middle)[-2000:]}")
-    assert records_of(RealFs(), TrailName.parse("./dirdat/rt", there.root)) == expected
+    wait_for(lambda: end_of(there, "rt") >= changes, lambda: f"all to pass\n{log(middle)[-2000:]}")
+    first, last = (TrailName.parse(f"./dirdat/{name}", home.root) for name, home in (("lt", here), ("rt", there)))
+    assert records_of(RealFs(), last) == records_of(RealFs(), first)
     assert str(status(middle, "PMP2").status) == "RUNNING"
+
+
+def test_a_full_disk_unlocks_itself(chain: tuple[Home, Home, Home], small: Path) -> None:
+    """Where not one byte is left the reader still starts.
+
+    What it has read is purged, the Collector comes back, and all goes through, more than the disk holds, by itself.
+    """
+    filled(chain, small)
+    good(chain[1], "START EXTRACT pmp2")
+    all_passes(chain)
     assert (small / "filler").exists()
 
 
-def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path) -> None:
-    """It starts, applies all, saves its checkpoint over the old one, and so lets its trail be purged; then it stops."""
-    home, database = make_home(small / "home"), tmp_path / "target.db"
+def with_replicat(home: Home, database: Path) -> Callable[[], int]:
+    """A Replicat rep1 for `rt`, registered; says how many rows its target has."""
     with contextlib.closing(sqlite3.connect(database)) as conn:
         for table in ("orders", "items"):
             conn.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, note TEXT)")
@@ -132,6 +153,46 @@ def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path
     session = OperatorSession(home.root)
     good(home, f"DBLOGIN TARGETDB {url}", session)
     good(home, "ADD CHECKPOINTTABLE main.ck", session)
+
+    def rows() -> int:
+        with contextlib.closing(sqlite3.connect(database)) as conn:
+            return sum(
+                int(conn.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in ("orders", "items")
+            )
+
+    return rows
+
+
+@pytest.mark.spark
+def test_on_a_disk_that_was_enlarged_readers_start_before_writers(
+    chain: tuple[Home, Home, Home], small: Path, tmp_path: Path
+) -> None:
+    """A Manager that is started anew with it, and the pump before it asks for a Collector all the time.
+
+    Its reader is slow to come: a Collector that did not wait would have filled what was won before anything is read.
+    """
+    here, middle, _ = chain
+    rows = with_replicat(middle, tmp_path / "target.db")
+    good(middle, "DELETE EXTRACT pmp2!")
+    filled(chain, small)
+    assert end_now(manager_status(middle).pid)
+    subprocess.run(["mount", "-o", f"remount,size={MEGABYTES + 4}m", small], check=True)
+    with open(middle.prm("mgr"), "a") as file:
+        file.write("AUTOSTART ER *\n")
+    before = len(log(middle))
+    good(middle, "START MGR")
+    for home, name in ((here, "EXTRACT pmp1"), (middle, "REPLICAT rep1")):
+        wait_for(lambda h=home, n=name: at_end(h, n), lambda: log(middle)[-2000:], every=0.5)
+    assert rows() > 0
+    said = log(middle)[before:]
+    assert "after a full disk REPLICAT REP1, which reads this trail, starts first" in said
+    assert -1 < said.find("REPLICAT REP1 started") < said.find("Waiting for a pump on port")
+
+
+def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path) -> None:
+    """It starts, applies all, saves its checkpoint over the old one, and so lets its trail be purged; then it stops."""
+    home = make_home(small / "home")
+    rows = with_replicat(home, tmp_path / "target.db")
     trail = TrailName.parse("./dirdat/rt", home.root)
     source = Source(RealFs(), trail, max_bytes=1 << 20, padding=2000)
     for _ in range(50):
@@ -152,5 +213,4 @@ def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path
             good(home, "STOP REPLICAT rep1")
         finally:
             replicat.kill()
-    with contextlib.closing(sqlite3.connect(database)) as conn:
-        assert conn.execute("SELECT count(*) FROM orders").fetchone()[0] > 0
+    assert rows() > 0

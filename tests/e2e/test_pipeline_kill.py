@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from demo.proxy import Proxy
 from demo.servers import PostgresServer
 from demo.workload import large_transaction
 from tests.support.pipelines import Rig, rig
+from tests.support.shown import Shown, group_of
+from trails.runtime.home import registration
+from trails.runtime.home.home import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-kill")]
 
@@ -316,27 +320,42 @@ def test_its_lag_by_heartbeats(running: Rig) -> None:
     assert "EXT1 ==> PMP1" in text
 
 
+def told(shown: Shown, state: str, why: str) -> None:
+    """Every place says so in the end."""
+
+    def where() -> dict[str, bool]:
+        return shown.told(state, why)
+
+    wait_for(lambda: all(where().values()), lambda: f"{where()}\n{shown.everything()}", every=0.5)
+
+
 def test_GG_19_nothing_is_green_where_nothing_is_captured(running: Rig) -> None:
-    """Extract stopped, pump and Replicat idle: neither home says lag 0, also not the one that sees no Extract."""
+    """Extract stopped, and then deleted; pump and Replicat idle: no home, page or figure says lag 0 or RUNNING."""
     pipeline = running.pipeline
     source, target = pipeline.source, pipeline.target
-
-    def shown(host: Host, name: str) -> dict[str, Any]:
-        return next(group for group in host.json("INFO ALL")["groups"] if group["group"] == name)
-
+    shown = Shown(pipeline)
+    wait_for(lambda: shown.state() == "RUNNING", shown.everything, every=0.5)
     source.run("STOP EXT1")
-    pump = shown(source, "PMP1")
-    assert (pump["status"], pump["lag_us"], pump["lag_why"]) == ("RUNNING", None, "EXTRACT EXT1 is STOPPED")
-    assert "Last record lag UNKNOWN: EXTRACT EXT1 is STOPPED" in source.run("LAG EXTRACT PMP1").out
-    wait_for(lambda: "no heartbeat for" in shown(target, "REP1")["lag_why"], pipeline.state)
-    assert shown(target, "REP1")["status"] == "RUNNING"
+    told(shown, "STOPPED", "EXTRACT EXT1 is STOPPED")
+    assert group_of(source, "PMP1")["status"] == "RUNNING"
+    wait_for(lambda: "no heartbeat for" in group_of(target, "REP1")["lag_why"], pipeline.state)
+    assert group_of(target, "REP1")["status"] == "RUNNING"
     text = target.run("INFO ALL, DETAIL", "SEND REPLICAT REP1, GETLAG").out
     assert "Is   UNKNOWN, last seen 00:00:" in text
     assert "Last record lag UNKNOWN: no heartbeat for" in text
     (path,) = target.json("INFO ALL, DETAIL")["pipelines"]
     assert (path["state"], path["lag_us"]) == ("UNKNOWN", None)
+
+    home = Home(str(source.home))
+    registered = registration.load(home, "EXT1")
+    source.run("DELETE EXTRACT EXT1!")
+    told(shown, "UNKNOWN", "EXTRACT EXT1 is MISSING")
+    assert re.search(r"EXT1 .*MISSING", source.run("INFO ALL, DETAIL").out)
+    assert "Extract MISSING EXT1" in shown.page()
+    registration.save(home, registered)
     source.run("START EXT1")
-    wait_for(lambda: shown(target, "REP1")["lag_us"] is not None, pipeline.state)
+    wait_for(lambda: shown.state() == "RUNNING", shown.everything, every=0.5)
+    wait_for(lambda: group_of(target, "REP1")["lag_us"] is not None, pipeline.state)
 
 
 def test_nothing_runs_after_stop(running: Rig) -> None:

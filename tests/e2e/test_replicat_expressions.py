@@ -375,6 +375,7 @@ EXACT = [
     ("@IF (wide < 1, wide, 'small')", "small"),
     ("@IF (wide, 'yes', 'no')", "yes"),
     ("@IF (s + 3, 'yes', 'no')", "no"),
+    ("@IF (amount, 'yes', 'no') || @IF (amount - '12.50', 'yes', 'no') || @IF (d, 'yes', 'no')", "yesnoyes"),
     ("@EVAL (wide - 123.45, 'yes', amount, 'amount')", "amount"),
     ("@CASE (wide, '123.45', 'equal', 'other')", "equal"),
     ("@CASE (wide, 123.45, wide, 'other')", "123.4500"),

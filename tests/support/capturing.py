@@ -60,7 +60,7 @@ class Capture:
     """One registered group on a database, and its trail in a folder.
 
     `tables`: TABLE and TABLEEXCLUDE as a file e.prm has them, from line 4 on; without them `patterns` are captured.
-    `ddl`: the argument of the parameter DDL; None: it is not in the file.
+    `ddl`: the argument of the parameter DDL; None: it is not in the file, and `heard` is what is said of shapes.
     """
 
     url: str
@@ -70,6 +70,7 @@ class Capture:
     ddl: str | None = None
     registered: Registered | None = None
     said: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
     reconnect_seconds: float = 120.0
     heartbeat: HeartbeatTable | None = None
     settings: Settings = field(init=False)
@@ -135,7 +136,10 @@ class Capture:
     def start(self, **changes: Any) -> Extract:
         """A new process's worth of Extract."""
         settings = replace(self.settings, project=self.projector(), **changes)
-        return Extract.start(RealFs(), settings, self.source(), RealClock(), self.heartbeats())
+        warn_shape = self.heard.append if self.ddl is None else None
+        return Extract.start(
+            RealFs(), settings, self.source(), RealClock(), self.heartbeats(), warn_shape=warn_shape
+        )  # fmt: skip
 
     def heartbeats(self) -> Heartbeats | None:
         """With the thread that writes them, if there is a table for them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -75,7 +75,11 @@ class TriggeredDb:
 
     def register(self) -> None:
         """REGISTER EXTRACT."""
-        self.registered = Registered.of(self.ask("register", group="EXT1", home_id=HOME_ID))
+        self.note(self.ask("register", group="EXT1", home_id=HOME_ID))
+
+    def note(self, reply: dict[str, Any]) -> None:
+        """Take what the request `register` answered as the group's registration."""
+        self.registered = Registered.of(reply)
 
     def settings(self, *lines: str, table: str = "TABLE public.*;") -> SourceSettings:
         """What a source is told by a parameter file with these lines."""
@@ -83,10 +87,10 @@ class TriggeredDb:
         params = ExtractParams.from_statements(parse_text(text, "ext1.prm"))
         return params.settings(self.registered, HeartbeatTable(), method=METHOD)
 
-    def source(self, *lines: str, table: str = "TABLE public.*;") -> SegmentSource:
-        """The source itself."""
-        told = self.settings(*lines, table=table)
-        made = POSTGRES.methods[METHOD].source(told, self.told.append, self.warned.append, DdlCounts())
+    def source(self, *lines: str, table: str = "TABLE public.*;", **told: Any) -> SegmentSource:
+        """The source itself; `told`: what else its settings have."""
+        settings = replace(self.settings(*lines, table=table), **told)
+        made = POSTGRES.methods[METHOD].source(settings, self.told.append, self.warned.append, DdlCounts())
         assert isinstance(made, SegmentSource)
         return made
 

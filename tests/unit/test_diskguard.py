@@ -255,6 +255,16 @@ def test_the_manager_starts_no_writer_on_a_full_disk(home):
     assert disk.no_space() == ""
 
 
+def test_a_writer_that_is_refused_is_remembered_at_once(home):
+    """Before the next look: the Manager may be killed by then, and where no byte is left nothing can be noted."""
+    disk = Disk(home, Disk100(), log_of(home), FakeClock())
+    full = os.path.join(home.folder("dirpcs"), "MGR.full")
+    Disk100.free = GB
+    assert not os.path.exists(full)
+    assert "DISKSTOP" in disk.no_space()
+    assert os.path.exists(full)
+
+
 def test_after_a_full_disk_readers_start_before_writers(home):
     """A reader of its trail that is about to run keeps a writer back, until all is well again."""
     good(home, "ADD EXTRACT ext1, TRANLOG")

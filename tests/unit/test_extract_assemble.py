@@ -28,9 +28,10 @@ class Blocks:
         self.defined: list[list[str]] = []
         self.restarts = 0
 
-    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> None:
+    def define(self, defs: Sequence[TableDef], origin: Position | None = None) -> list[tuple[TableDef, TableDef]]:
         """See TrailWriter."""
         self.defined.append([d.name for d in defs])
+        return []
 
     def append_data(
         self, indicator: Indicator, tables: Sequence[bytes], records: Sequence[Record], **facts: Any

@@ -196,3 +196,16 @@ def test_a_long_journal_begins_anew_at_a_start() -> None:
     assert shape is not None
     assert shape.columns[2].default == "2099"
     assert isinstance(log.run("ALTER TABLE t ADD c int")[0], DdlChange)
+
+
+def test_a_journal_that_is_deleted_under_its_extract_begins_anew_with_all_that_is_known() -> None:
+    """The next start knows the shapes of the place behind the statement that found it gone, and asks nobody."""
+    log = Log(T)
+    log.run(SCRIPT[0])
+    log.fs.take_away(PATH)
+    log.run(SCRIPT[1])
+    known, asked = _known(log), log.asked.times
+    log.resume(Position(1, log.at), continues=True)
+    assert (_known(log), log.asked.times) == (known, asked)
+    log.run(SCRIPT[2])
+    assert _known(log) == _expected()[3]

@@ -57,6 +57,11 @@ def test_what_is_deleted_under_a_process_is_made_anew(home: Home) -> None:
     for what in ("lock", "process file", "registration", "control socket"):
         assert f"The {what} of this process was removed or replaced; it was made anew." in Path(home.ggserr).read_text()
     assert Running(home).end()[0] == 2  # no second one
+    path, anew = Path(home.registration("EXT1")), Path(home.registration("EXT1")).read_text()
+    older = json.loads(kept) | {"alter_no": json.loads(kept)["alter_no"] - 1}
+    for other in (json.dumps(older), "{", kept.replace('"EXT1"', '"EXT2"')):
+        path.write_text(other)
+        wait_for(lambda: ask(home, "EXT1", "PING") and path.read_text() == anew, told=f"no {other}")
     assert running.end(signal.SIGTERM) == (0, "")
 
 

@@ -67,8 +67,9 @@ class Output:
         self.rows: list[str] = []
         self.restarts = 0
 
-    def define(self, *_: object) -> None:
+    def define(self, *_: object) -> tuple[()]:
         """No definitions here."""
+        return ()
 
     def append_data(self, _indicator: object, _tables: object, records: list[tuple], **_facts: object) -> None:  # type: ignore[type-arg]
         self.rows += [record[2][0] for record in records if record[0] == Op.INSERT]

@@ -10,6 +10,7 @@ from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
 from extract.sources.postgres import describing
 from extract.sources.postgres import heartbeat as pgheart
+from extract.sources.postgres import labels as pglabels
 from extract.sources.postgres.driver import Session, SqlError
 from extract.sources.postgres.pgoutput import parse_lsn, quoted
 from extract.sources.postgres.triggers import admin as triggers
@@ -98,9 +99,11 @@ def register(session: Session, request: Request) -> Reply:
         session.query(f"DROP PUBLICATION {quoted(name)}")
         raise
     who = pgcheck.identity(session)
+    identity = {"system": who.system, "database": who.database}
+    pglabels.begin(session, str(request.get("journal") or ""), identity)
     return asdict(
         Registered(
-            "PostgreSQL", who.database, pgcheck.TITLE, {"system": who.system, "database": who.database},
+            "PostgreSQL", who.database, pgcheck.TITLE, identity,
             {"slot": name, "publication": name}, who.place(parse_lsn(lsn or "0/0")), pgcheck.CSN_LABEL,
         )
     )  # fmt: skip

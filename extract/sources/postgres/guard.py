@@ -16,6 +16,7 @@ from typing import Final
 from extract.retention import Retained, RetentionWatch
 from extract.source import Reply, SourceSettings
 from extract.sources.postgres.driver import Session
+from extract.sources.postgres.labels import LabelLook, LabelWatch
 from extract.sources.postgres.limits import WalLimits
 from extract.sources.postgres.slots import NoSlotError, SlotFacts, confirms, log_end, look, lost
 from trails.runtime.language.freespace import human
@@ -49,11 +50,13 @@ def _text(facts: SlotFacts, bounds: tuple[int, int], at: int) -> str:
     )
 
 
-Look = tuple[SlotFacts, Retained]
+Look = tuple[SlotFacts, Retained, LabelLook | None]
 
 
-def watch(url: str, application: str, slot: str, limits: WalLimits) -> RetentionWatch[Session, Look]:
-    """A watch of a slot, with a connection of its own."""
+def watch(
+    url: str, application: str, slot: str, limits: WalLimits, labels: LabelWatch
+) -> RetentionWatch[Session, Look]:
+    """A watch of a slot, and of labels of enums, with a connection of its own."""
 
     def connect() -> Session:
         session = Session(url, f"{application} guard")
@@ -62,7 +65,7 @@ def watch(url: str, application: str, slot: str, limits: WalLimits) -> Retention
 
     def once(session: Session) -> Look:
         facts = look(session, slot)
-        return facts, retained(facts, limits)
+        return facts, retained(facts, limits), labels.look(session)
 
     return RetentionWatch(connect, once)
 

@@ -112,14 +112,15 @@ class Registration:
 
 def load(home: Home, name: str) -> Registration:
     """The group's registration. Raises OperatorError if there is none, DamageError if it can't be read."""
-    found = _find(home, name)
+    found = find(home, name)
     if found is None:
         hint = f"ADD EXTRACT {name} or ADD REPLICAT {name}"
         raise OperatorError(f"group {name} does not exist in {home.root}", hint=hint)
     return found
 
 
-def _find(home: Home, name: str) -> Registration | None:
+def find(home: Home, name: str) -> Registration | None:
+    """The group's registration; None if there is none. Raises DamageError if it can't be read."""
     path = home.registration(name)
     try:
         return _decode(path, read_bytes(home.fs, path))
@@ -144,7 +145,7 @@ def delete(home: Home, name: str) -> None:
 
 def all(home: Home) -> list[Registration]:  # noqa: A001  -- reads well as registration.all(home)
     """Every registered group: Extracts first, then Replicats, each by name. One deleted meanwhile is left out."""
-    found = (_find(home, name) for name in names(home))
+    found = (find(home, name) for name in names(home))
     return sorted((reg for reg in found if reg is not None), key=lambda reg: (reg.kind, reg.name))
 
 

@@ -6,8 +6,10 @@
     the registration         purging would not know of this reader           written anew, as it was at the start
     the control socket       nobody can ask or stop it                       made anew
 
-A checkpoint file is replaced at each save, logs and reports are opened for each line, a discard file for each batch:
-they come back by themselves. Trail files: keeping.py.
+A registration counts as replaced by one that can't be read, by another group's, and by an older copy: one from before
+the last ALTER or START with an order, so that what commands noted since would be forgotten. A checkpoint file is
+replaced at each save, logs and reports are opened for each line, a discard file for each batch: they come back by
+themselves. Trail files: keeping.py.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trails.errors import GateError, LockedError
+from trails.errors import DamageError, GateError, LockedError
 from trails.fs import Lock
 from trails.runtime.clock import Clock
 from trails.runtime.home import registration, status
@@ -83,7 +85,19 @@ class Standing:
         return True
 
     def _renew_registration(self) -> bool:
-        if self.registration is None or self.home.fs.exists(self.home.registration(self.registration.name)):
+        ours = self.registration
+        if ours is None:
             return False
-        registration.save(self.home, self.registration)
+        try:
+            found = registration.find(self.home, ours.name)
+        except DamageError:
+            found = None
+        if found is not None and _is_from(found, ours):
+            return False
+        registration.save(self.home, ours)
         return True
+
+
+def _is_from(found: Registration, ours: Registration) -> bool:
+    """Whether it is ours, or what became of it."""
+    return found.name == ours.name and found.alter_no >= ours.alter_no and found.start_no >= ours.start_no

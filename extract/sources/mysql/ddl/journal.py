@@ -117,13 +117,18 @@ class Journal:
         line = _line([_NAME, _VERSION, base.source, *places, *_wire(base.all)])
         replace_durably(self._fs, self.path, line)
 
-    def append(self, place: Position, change: ShapeChange) -> None:
-        """Add what a statement changed; durable when this returns."""
+    def append(self, place: Position, change: ShapeChange) -> bool:
+        """Add what a statement changed; durable when this returns. False if somebody has deleted the file."""
         if not self.path:
-            return
-        with closing(self._fs.open(self.path, write=True)) as file:
+            return True
+        try:
+            file = self._fs.open(self.path, write=True)
+        except FileNotFoundError:
+            return False
+        with closing(file):
             file.write_at(file.size(), _line([_place(place), *_wire(change)]))
             file.datasync()
+        return True
 
     def cut(self, origin: Position) -> None:
         """Take away a torn last line, and what lies behind this place."""

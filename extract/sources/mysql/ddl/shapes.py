@@ -191,10 +191,16 @@ class Shapes:
         return [one for one in effect.told if isinstance(one, Truncated) or self._passes(query, told, one)]
 
     def _keep(self, place: Position, change: ShapeChange) -> None:
-        """The journal first: what the trail has must be known again after a crash."""
-        if change.tables or change.databases:
-            self._journal.append(place, change)
-            self._now.apply(change)
+        """The journal first: what the trail has must be known again after a crash.
+
+        One that somebody has deleted begins anew here, with all that is known.
+        """
+        if not (change.tables or change.databases):
+            return
+        is_there = self._journal.append(place, change)
+        self._now.apply(change)
+        if not is_there:
+            self._journal.begin(Base(self._server.source, place, place, self._all()))
 
     def _passes(self, query: QueryText, told: str, change: DdlChange) -> bool:
         if self._rules.passes is not None:

@@ -28,6 +28,7 @@ from typing import Any, Final
 from extract.segments import PIECE_BYTES, Emptied, Piece, Row, Run, SourceSegment
 from extract.sources.postgres import ddl as pgddl
 from extract.sources.postgres.driver import PassingError, Session
+from extract.sources.postgres.labels import LabelWatch
 from extract.sources.postgres.tables import QUEUE_SCHEMA as SCHEMA
 from extract.sources.postgres.triggers import install
 from extract.sources.postgres.triggers.check import LOAD, Lost, check_history, lost_triggers
@@ -113,8 +114,17 @@ class LoggedRow:
 class TriggerReader:
     """The queue as segments; extract.segments.Method says what each method does."""
 
-    def __init__(self, url: str, application: str, registered: Registered, capture: TriggerCapture, say: Say) -> None:
+    def __init__(
+        self,
+        url: str,
+        application: str,
+        registered: Registered,
+        capture: TriggerCapture,
+        say: Say,
+        labels: LabelWatch,
+    ) -> None:
         """`say` takes a line for the operator."""
+        self._labels = labels
         self._url, self._application, self._registered = url, application, registered
         self._capture = capture
         self._say = say
@@ -334,11 +344,13 @@ class TriggerReader:
     # --- now and then -------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look after the triggers, and count what waits."""
+        """Look after the triggers and the labels of enums, and count what waits."""
         now = time.monotonic()
         if now >= self._check_due:
             self._check_due = now + CHECK_SECONDS
             self._check_triggers()
+            if (look := self._labels.look(self.session)) is not None:
+                self._labels.settle(look)
         if now >= self._count_due:
             self.kept = install.waiting(self.session)
             took = time.monotonic() - now

@@ -16,6 +16,7 @@ from extract.segments import SegmentSource
 from extract.source import Say, Sink, SourceFacts, SourceSettings, ThreadPlaces
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
+from extract.sources.postgres import labels as pglabels
 from extract.sources.postgres import opened as pgopen
 from extract.sources.postgres.driver import Session
 from extract.sources.postgres.heartbeat import dotted
@@ -80,7 +81,10 @@ class TriggerSource(SegmentSource):
         self._application = f"trailgate {settings.group}"
         self._queue = settings.noted.made["queue"]
         self._rules = TriggerRules(settings, counts)
-        self._reader = TriggerReader(settings.url, self._application, settings.noted, self._rules.capture(), say)
+        labels = pglabels.watch(settings, self._rules.tells)
+        self._reader = TriggerReader(
+            settings.url, self._application, settings.noted, self._rules.capture(), say, labels
+        )  # fmt: skip
         self._limits = QueueLimits.of(settings)
         self._judged: QueueSize | None = None
         self._found: Retained | None = None
