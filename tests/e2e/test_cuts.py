@@ -1,0 +1,50 @@
+"""Each link is cut at a few bytes, in each way, and heals. `python -m tests.support.cut_links` does it at all bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from demo.mysqld import Mysqld
+from demo.servers import PostgresServer
+from tests.support import cut_links
+
+pytestmark = pytest.mark.e2e
+
+
+def test_extract_from_postgresql(pg_source: PostgresServer, tmp_path: Path) -> None:
+    """Its session and its stream."""
+    with cut_links.extract_postgresql(pg_source, tmp_path) as exercise:
+        assert exercise.drawn(4, 1) == []
+
+
+def test_extract_from_mariadb(mariadb_source: Mysqld, tmp_path: Path) -> None:
+    """Its session and its binary log."""
+    with cut_links.extract_mysql(mariadb_source, tmp_path) as exercise:
+        assert exercise.drawn(4, 2) == []
+
+
+def test_replicat_to_postgresql(pg_target: PostgresServer, tmp_path: Path) -> None:
+    """From its login to its commit."""
+    with cut_links.replicat_postgresql(pg_target, tmp_path) as exercise:
+        assert exercise.drawn(4, 3) == []
+
+
+def test_replicat_to_mariadb(mariadb: Mysqld, tmp_path: Path) -> None:
+    """The same."""
+    with cut_links.replicat_mysql(mariadb, tmp_path) as exercise:
+        assert exercise.drawn(4, 4) == []
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_pump(tmp_path: Path, secure: bool) -> None:
+    """Its question to the Manager, and its session with a Collector; it goes on by itself."""
+    with cut_links.pump(tmp_path, secure=secure) as exercise:
+        assert exercise.drawn(3, 5) == []
+
+
+def test_page(tmp_path: Path) -> None:
+    """One page asks another."""
+    with cut_links.page(tmp_path) as exercise:
+        assert exercise.drawn(4, 6) == []
