@@ -9,13 +9,17 @@ import pytest
 from demo.mysqld import Mysqld
 from demo.servers import PostgresServer
 from tests.support import cut_links
+from tests.support.front import tls_only
 
 pytestmark = pytest.mark.e2e
 
 
 def test_extract_from_postgresql(pg_source: PostgresServer, tmp_path: Path) -> None:
-    """Its session and its stream."""
-    with cut_links.extract_postgresql(pg_source, tmp_path) as exercise:
+    """Its session and its stream; by TLS only, and libpq tries without it too."""
+    with (
+        tls_only(tmp_path, pg_source.port) as port,
+        cut_links.extract_postgresql(pg_source, tmp_path, port) as exercise,
+    ):
         assert exercise.drawn(4, 1) == []
 
 
@@ -26,8 +30,11 @@ def test_extract_from_mariadb(mariadb_source: Mysqld, tmp_path: Path) -> None:
 
 
 def test_replicat_to_postgresql(pg_target: PostgresServer, tmp_path: Path) -> None:
-    """From its login to its commit."""
-    with cut_links.replicat_postgresql(pg_target, tmp_path) as exercise:
+    """From its login to its commit; by TLS only."""
+    with (
+        tls_only(tmp_path, pg_target.port) as port,
+        cut_links.replicat_postgresql(pg_target, tmp_path, port) as exercise,
+    ):
         assert exercise.drawn(4, 3) == []
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from demo.embedded import give
 from demo.mariadb import MariaServer
 from demo.mysqld import Mysqld
 from demo.patience import PATIENCE, wait_for
@@ -40,6 +39,7 @@ from pump.pump import Pump
 from tests.support.capturing import Capture
 from tests.support.cuts import Cutter, Exercise, cutting
 from tests.support.direct_target import Direct
+from tests.support.front import tls_only
 from tests.support.homes import make_home
 from tests.support.link import Source, records_of
 from tests.support.mysql_source import MysqlCapture
@@ -51,6 +51,8 @@ from trails.position import TrailName
 from trails.runtime.clock import RealClock
 from trails.runtime.home.status import lock_holder
 from trails.runtime.report.report import Log
+
+Link = Callable[[Path], AbstractContextManager[Exercise]]
 
 SHORT = 0.5
 """Seconds in which a peer must answer while it is tried how a silent one is lost."""
@@ -75,8 +77,8 @@ class _Patient(Capture):
 
 
 @contextmanager
-def extract_postgresql(server: PostgresServer, folder: Path) -> Iterator[Exercise]:
-    """An Extract's start, one transaction, and its end."""
+def extract_postgresql(server: PostgresServer, folder: Path, port: int = 0) -> Iterator[Exercise]:
+    """An Extract's start, one transaction, and its end. `port`: of who stands before the server."""
     from extract.sources.postgres import driver
 
     name = f"cuts{id(folder)}"
@@ -85,7 +87,7 @@ def extract_postgresql(server: PostgresServer, folder: Path) -> Iterator[Exercis
     direct.sql("CREATE TABLE t (id int PRIMARY KEY)")
     direct.register()
     with cutting() as cutter:
-        url = _through(server.url(name, tcp=True), cutter.before(server.port), connect_timeout="2")
+        url = _through(server.url(name, tcp=True), cutter.before(port or server.port), connect_timeout="2")
         capture = _Patient(url, folder, registered=direct.registered)
         ids: list[str] = []
 
@@ -176,14 +178,14 @@ def _replicat(
 
 
 @contextmanager
-def replicat_postgresql(server: PostgresServer, _folder: Path) -> Iterator[Exercise]:
-    """On PostgreSQL."""
+def replicat_postgresql(server: PostgresServer, _folder: Path, port: int = 0) -> Iterator[Exercise]:
+    """On PostgreSQL. `port`: of who stands before the server."""
     from replicat.targets.postgres import bounded
 
     name = f"cuts{server.sql('SELECT count(*) FROM pg_database')[0][0]}"
     server.sql(f"CREATE DATABASE {name}")
     with cutting() as cutter:
-        url = _through(server.url(name, tcp=True), cutter.before(server.port), connect_timeout="2")
+        url = _through(server.url(name, tcp=True), cutter.before(port or server.port), connect_timeout="2")
         through, direct = Direct("postgresql", url, "public"), Direct("postgresql", server.url(name), "public")
 
         def hasty(patch: pytest.MonkeyPatch) -> None:
@@ -313,47 +315,36 @@ def page(folder: Path) -> Iterator[Exercise]:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def tls_only(version: int, folder: Path) -> Iterator[PostgresServer]:
-    """A server that lets in who comes by TCP only with TLS, the usual set-up of managed ones."""
-    home = make_home(folder / "certificates")
-    certify(home, home)
-    with PostgresServer(version=version, tcp=True) as server:
-        for name in (tls.CERTIFICATE, tls.KEY):
-            copy = server.data / name
-            copy.write_bytes(Path(tls.folder_of(home.root), name).read_bytes())
-            copy.chmod(0o600)
-            give(copy)
-        server.sql(f"ALTER SYSTEM SET ssl_cert_file = '{tls.CERTIFICATE}'")
-        server.sql(f"ALTER SYSTEM SET ssl_key_file = '{tls.KEY}'")
-        server.sql("ALTER SYSTEM SET ssl = on")
-        rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n"
-        (server.data / "pg_hba.conf").write_text(rules)
-        server.sql("SELECT pg_reload_conf()")
-        wait_for(lambda: server.sql("SHOW ssl") == [("on",)])
-        yield server
+def _postgresql(exercise: Callable[..., Any], version: int, *, by_tls: bool = False) -> Link:
+    @contextmanager
+    def made(folder: Path) -> Iterator[Exercise]:
+        with ExitStack() as stack:
+            server = stack.enter_context(PostgresServer(version=version, tcp=True))
+            front = stack.enter_context(tls_only(folder, server.port)) if by_tls else server.port
+            yield stack.enter_context(exercise(server, folder, front))
+
+    return made
 
 
-@contextmanager
-def _on(server: AbstractContextManager[Any], exercise: Callable[[Any, Path], Any], folder: Path) -> Iterator[Exercise]:
-    with server as running, exercise(running, folder) as made:
-        yield made
+def _mariadb(exercise: Callable[..., Any]) -> Link:
+    @contextmanager
+    def made(folder: Path) -> Iterator[Exercise]:
+        with MariaServer(options=MariaServer.BINLOG) as server, exercise(server, folder) as found:
+            yield found
+
+    return made
 
 
-def _mariadb() -> MariaServer:
-    return MariaServer(options=MariaServer.BINLOG)
-
-
-LINKS: dict[str, Callable[[Path], AbstractContextManager[Exercise]]] = {
+LINKS: dict[str, Link] = {
     "pump": lambda folder: pump(folder, secure=False),
     "pump-tls": lambda folder: pump(folder, secure=True),
     "page": page,
-    "extract-postgresql": lambda folder: _on(PostgresServer(version=16, tcp=True), extract_postgresql, folder),
-    "extract-postgresql-tls": lambda folder: _on(tls_only(16, folder), extract_postgresql, folder),
-    "extract-mariadb": lambda folder: _on(_mariadb(), extract_mysql, folder),
-    "replicat-postgresql": lambda folder: _on(PostgresServer(version=18, tcp=True), replicat_postgresql, folder),
-    "replicat-postgresql-tls": lambda folder: _on(tls_only(18, folder), replicat_postgresql, folder),
-    "replicat-mariadb": lambda folder: _on(_mariadb(), replicat_mysql, folder),
+    "extract-postgresql": _postgresql(extract_postgresql, 16),
+    "extract-postgresql-tls": _postgresql(extract_postgresql, 16, by_tls=True),
+    "extract-mariadb": _mariadb(extract_mysql),
+    "replicat-postgresql": _postgresql(replicat_postgresql, 18),
+    "replicat-postgresql-tls": _postgresql(replicat_postgresql, 18, by_tls=True),
+    "replicat-mariadb": _mariadb(replicat_mysql),
 }
 
 
