@@ -202,6 +202,22 @@ def test_a_stalled_link_stalls_only_the_pump(bench, proxy):
     assert bench.assert_equal() > 200
 
 
+@soon_given_up
+def test_a_stop_ends_a_pump_over_a_silent_link(bench, proxy):
+    """What it has sent is not acknowledged, and its goodbye is not answered: neither is waited for without a bound."""
+    source = Source(bench.fs, bench.local, seed=9)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    proxy.stall.set()
+    source.mixed(20)
+    assert bench.stop() in (0, 3)
+    proxy.stall.clear()
+    bench.start()
+    bench.drain()
+    assert bench.assert_equal() > 20
+
+
 def test_a_manager_that_stays_away_ends_the_pump_with_code_3(tmp_path):
     """Tried with growing pauses for RETRYSECS, then one clear message."""
     bench = LinkBench(tmp_path, retry=2)
