@@ -56,6 +56,7 @@ PASSES = {
     "no answer of the second host": several(f"connection failed: {HBA}", NO_ANSWER),
     "the second host is starting": several(f"connection failed: {HBA}", f"connection failed: {STARTING}"),
     "a slow server": f"connection failed: {SLOW}",
+    "a name that does not resolve": "failed to resolve host 'db1': [Errno -2] Name or service not known",
 }
 
 

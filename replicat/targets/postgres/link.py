@@ -38,7 +38,7 @@ _OF_ENCODINGS = (errors.CharacterNotInRepertoire, errors.UntranslatableCharacter
 """The one kind of class 22 whose quotes hold names alone: those of encodings, which are what such an error says."""
 _OURS_TO_MEND = (
     "authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission denied",
-    "invalid connection option", "Name or service not known",
+    "invalid connection option",
 )  # fmt: skip
 
 
