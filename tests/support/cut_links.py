@@ -263,7 +263,7 @@ def pump(folder: Path, *, secure: bool) -> Iterator[Exercise]:
                 assert "bug in Trailgate" not in Path(home.ggserr).read_text()
 
     def hasty(patch: pytest.MonkeyPatch) -> None:
-        patch.setitem(dead, "seconds", 2)
+        patch.setitem(dead, "seconds", 1)
 
     with cutting() as cutter:
         for port in (listening.port, *ports):
