@@ -24,7 +24,7 @@ from demo.embedded import ServerError
 from demo.measure import Measures
 from demo.patience import PATIENCE, WaitError
 from demo.pipeline import Options, Pipeline, PipelineError
-from demo.proxy import Proxy
+from demo.proxy import Cut, Proxy
 from demo.screen import Screen
 from demo.workload import SCHEMA, Watcher, Workload
 
@@ -49,7 +49,9 @@ class Link:
             self.proxies.append(Proxy(lambda port=port: ("127.0.0.1", port), self._limit, (REMOTE, port)))  # type: ignore[misc]
 
     def _limit(self) -> int | None:
-        """Most connections are cut at a random byte."""
+        """Most connections are cut at a random byte, one way or another."""
+        for proxy in self.proxies:
+            proxy.cut = self.chance.choice((Cut.RESET, Cut.CLOSED, Cut.TOGETHER))
         return self.chance.randint(1, 2 << 20) if self.flapping and self.chance.random() < 0.8 else None
 
     def stall(self, seconds: float) -> None:

@@ -7,6 +7,7 @@ told otherwise.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -194,6 +195,8 @@ class FaultFs:
 
     def rename(self, source: str, target: str) -> None:
         self.called("rename", target)
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", source)
         self._names[target] = self._names.pop(source)
 
     def remove(self, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -9,11 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from demo.patience import PATIENCE, wait_for
+from demo.proxy import Proxy
+from demo.servers import PostgresServer
 from tests.support.capturing import Capture
 from trails.checkpoint import load
 from trails.fs import RealFs
@@ -51,10 +55,11 @@ def parameters(capture: Capture, url: str) -> None:
     path.write_text(f"EXTRACT ext1\nSOURCEDB {url}\nEXTTRAIL ./dirdat/lt\nTABLE public.*;\nCHECKPOINTSECS 1\n")
 
 
-def start(capture: Capture) -> subprocess.Popen[str]:
+def start(capture: Capture, *program: str) -> subprocess.Popen[str]:
     """As the Manager does."""
-    command = [sys.executable, "-P", "-m", "extract", "--home", str(capture.folder.parent), "EXT1"]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    command = [sys.executable, "-P", "-m", *(program or ("extract",)), "--home", str(capture.folder.parent), "EXT1"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env)
 
 
 def until_captured(capture: Capture, rows: int, process: subprocess.Popen[str]) -> None:
@@ -219,3 +224,29 @@ def test_what_changed_at_the_source_while_it_was_down_is_a_warning_in_the_log(ca
     assert all("WARNING" in line for line in told)
     assert any("v was text, is character varying(9)." in line for line in told)
     assert any("enum public.mood: 'sad' was renamed to 'bad'." in line for line in told)
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["while it streams", "while it connects"])
+def test_a_stop_ends_it_over_a_silent_link(capture: Capture, pg_source: PostgresServer, streams: bool) -> None:
+    """What the source's system acknowledges and nobody answers holds up no STOP for ever."""
+    home = Home(str(capture.folder.parent))
+    group = registration.load(home, "EXT1")
+    proxy = Proxy(lambda: ("127.0.0.1", pg_source.port))
+    try:
+        direct = pg_source.url(urlsplit(capture.url).path[1:], tcp=True)
+        parameters(capture, direct.replace(f":{pg_source.port}/", f":{proxy.port}/") + "?connect_timeout=2")
+        if not streams:
+            proxy.stall.set()
+        process = start(capture, "tests.support.hasty", "extract")
+        if streams:
+            capture.sql("INSERT INTO t VALUES ('one')")
+            until_captured(capture, 1, process)
+            proxy.stall.set()
+            capture.sql("INSERT INTO t VALUES ('two')")
+        expected = Status.RUNNING if streams else Status.STARTING
+        wait_for(lambda: process.poll() is not None or status_of(home, group).status is expected)
+        process.send_signal(signal.SIGTERM)
+        code, told = process.wait(PATIENCE), process.communicate()[1]
+        assert code == (0 if streams else 3), told
+    finally:
+        proxy.close()

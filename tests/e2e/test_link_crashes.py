@@ -10,7 +10,7 @@ import time
 import pytest
 
 from demo.patience import PATIENCE, wait_for
-from demo.proxy import Proxy
+from demo.proxy import Cut, Proxy
 from tests.support.link import LinkBench, Source
 from trails.reader import BlockReader, last_header
 
@@ -91,7 +91,12 @@ def test_a_link_cut_at_random_bytes_loses_and_doubles_nothing(bench, proxy):
     """Cuts inside greetings, block headers, payloads and acknowledgements; only whole blocks reach the trail."""
     chance, cuts = random.Random(3), 15
     sizes = (40, 300, 3_000, 30_000)
-    proxy._limit = lambda: chance.choice(sizes) + chance.randrange(20_000) if proxy.cuts < cuts else None
+
+    def limit():
+        proxy.cut = chance.choice((Cut.RESET, Cut.CLOSED, Cut.TOGETHER))
+        return chance.choice(sizes) + chance.randrange(20_000) if proxy.cuts < cuts else None
+
+    proxy._limit = limit
     source = Source(bench.fs, bench.local, max_bytes=300_000, seed=3)
     bench.start()
     # How often the same load is cut depends on which end is faster: there is load until the cuts were had.
@@ -200,6 +205,22 @@ def test_a_stalled_link_stalls_only_the_pump(bench, proxy):
     proxy.stall.clear()
     bench.drain()
     assert bench.assert_equal() > 200
+
+
+@soon_given_up
+def test_a_stop_ends_a_pump_over_a_silent_link(bench, proxy):
+    """What it has sent is not acknowledged, and its goodbye is not answered: neither is waited for without a bound."""
+    source = Source(bench.fs, bench.local, seed=9)
+    source.mixed(20)
+    bench.start()
+    bench.drain()
+    proxy.stall.set()
+    source.mixed(20)
+    assert bench.stop() in (0, 3)
+    proxy.stall.clear()
+    bench.start()
+    bench.drain()
+    assert bench.assert_equal() > 20
 
 
 def test_a_manager_that_stays_away_ends_the_pump_with_code_3(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -24,12 +23,12 @@ from replicat.targets.mysql import link as mysql_link
 from replicat.targets.postgres import link
 from tests.support.capturing import Capture, step_until
 from tests.support.direct_target import Direct
+from tests.support.front import GSS, TLS, asked, fatal
 from trails.errors import AwayError
 
 pytestmark = pytest.mark.e2e
 
 DEAD = 0.6
-_TLS, _GSS = 80877103, 80877104
 
 
 @contextlib.contextmanager
@@ -47,33 +46,21 @@ def proxied(url: str, port: int) -> Iterator[tuple[Proxy, str]]:
 # --- being let in -----------------------------------------------------------------------------------------------------
 
 
-def _fatal(text: str) -> bytes:
-    body = b"SFATAL\0VFATAL\0C28000\0M" + text.encode() + b"\0\0"
-    return b"E" + struct.pack("!I", len(body) + 4) + body
-
-
-def _asked(peer: socket.socket) -> int:
-    """The number in the next packet of somebody who wants in."""
-    with peer.makefile("rb", buffering=0) as stream:
-        size = struct.unpack("!I", stream.read(4))[0]
-        return int(struct.unpack("!I", stream.read(size - 4)[:4])[0])
-
-
 def _by_tls_only(peer: socket.socket) -> None:
     """A server as by hostssl, to whom the handshake's first bytes come, and then the link is cut."""
-    while (asked := _asked(peer)) == _GSS:
+    while (number := asked(peer)) == GSS:
         peer.sendall(b"N")
-    if asked != _TLS:
-        peer.sendall(_fatal('no pg_hba.conf entry for host "127.0.0.1", user "u", database "d", no encryption'))
+    if number != TLS:
+        peer.sendall(fatal('no pg_hba.conf entry for host "127.0.0.1", user "u", database "d", no encryption'))
         return
     peer.sendall(b"S")
     peer.recv(1 << 16)
 
 
 def _starting(peer: socket.socket) -> None:
-    while _asked(peer) in (_GSS, _TLS):
+    while asked(peer) in (GSS, TLS):
         peer.sendall(b"N")
-    peer.sendall(_fatal("the database system is starting up"))
+    peer.sendall(fatal("the database system is starting up"))
 
 
 @contextlib.contextmanager

@@ -17,11 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from demo.patience import PATIENCE
+from demo.proxy import Proxy
+from demo.servers import PostgresServer
 from replicat.admin import answer
 from replicat.batches.scratch import sweep
 from replicat.targets.kinds import admin_for
@@ -85,10 +88,10 @@ class Group:
         text = ["REPLICAT rep1", f"TARGETDB '{self.url}'", *lines, "MAP src.*, TARGET public.*;", ""]
         Path(self.home.prm("REP1")).write_text("\n".join(text))
 
-    def start(self, program: str = "replicat") -> None:
+    def start(self, *program: str) -> None:
         """Start the process; it runs on its own."""
         env = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-P", "-m", program, "--home", self.home.root, "REP1"]
+        command = [sys.executable, "-P", "-m", *(program or ("replicat",)), "--home", self.home.root, "REP1"]
         self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
@@ -318,6 +321,33 @@ def test_a_stop_is_obeyed_while_spark_starts(group: Group, tmp_path: Path, monke
     group.wait(begun.exists)
     assert group.stop() == (0, "")
     assert "REPLICAT REP1 stopped normally" in Path(group.home.report("REP1")).read_text()
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["with a batch", "idle"])
+def test_a_stop_ends_it_over_a_silent_link(group: Group, pg_target: PostgresServer, busy: bool):
+    """What the target's system acknowledges and nobody answers holds up no STOP for ever; and nothing is doubled."""
+    proxy = Proxy(lambda: ("127.0.0.1", pg_target.port))
+    direct = pg_target.url(urlsplit(group.url).path[1:], tcp=True)
+    straight, group.url = group.url, direct.replace(f":{pg_target.port}/", f":{proxy.port}/")
+    try:
+        group.parameters()
+        group.start("tests.support.hasty", "replicat")
+        group.feed.tx((Op.INSERT, LOG, ["one"]))
+        group.wait(lambda: group.notes() == 1 and group.at_end())
+        proxy.stall.set()
+        if busy:
+            group.feed.tx((Op.INSERT, LOG, ["two"]))
+            report = Path(group.home.report("REP1"))
+            group.wait(lambda: "has not answered" in report.read_text())
+        code, told = group.stop()
+        assert code in (0, 3), told
+    finally:
+        proxy.close()
+    group.url = straight
+    group.parameters()
+    group.start(SPARKLESS)
+    group.wait(lambda: group.notes() == 1 + busy and group.at_end())
+    assert group.stop() == (0, "")
 
 
 @pytest.mark.usefixtures("no_spark")

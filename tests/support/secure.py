@@ -56,6 +56,11 @@ class Listening:
             self.collectors.step()
             time.sleep(0.002)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
     def log(self) -> str:
         """What it logged."""
         path = Path(self.home.ggserr)

@@ -106,6 +106,28 @@ def test_the_runs_are_bounded() -> None:
     assert shown(fs)[0][0] == ckp.RUNS + 19
 
 
+def test_a_folder_that_is_emptied_while_a_save_is_made_costs_no_process() -> None:
+    """At each call, as by `rm dirchk/*`: the save is made once more."""
+    fs = FaultFs()
+    ckp.save(fs, PATH, sample(1))
+    before = fs.calls
+    ckp.save(fs, PATH, sample(2))
+    for call in range(1, fs.calls - before + 1):
+        fs = FaultFs()
+        ckp.save(fs, PATH, sample(1))
+
+        def watch(_what: str, fs: FaultFs = fs, at: int = fs.calls + call) -> None:
+            if fs.calls == at:
+                for path in list(fs._names):
+                    fs.take_away(path)
+
+        fs.watch = watch
+        ckp.save(fs, PATH, sample(2))
+        fs.watch = None
+        ckp.save(fs, PATH, sample(3))
+        assert ckp.load(fs, PATH)[0] == sample(3), call
+
+
 def test_runs_of_a_file_of_an_earlier_release_are_those_of_its_saves() -> None:
     """It has no list of runs."""
     fs = FaultFs()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -132,3 +133,17 @@ def test_a_database_is_named_in_its_own_folder_and_in_the_table_of_kinds_alone()
     named = {str(path.relative_to(ROOT)) for path in files
              if path.suffix != ".pyc" and DATABASES.search(path.read_bytes())}  # fmt: skip
     assert {name for name in named if not name.startswith(FOLDERS)} == TABLES
+
+
+def test_each_package_has_floors_that_no_module_is_left_out_of():
+    """So `make lint` fails for a new module until its floor is given, and for an arrow that goes up."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    floors = {package for contract in contracts if contract.get("exhaustive") for package in contract["containers"]}
+    folders = [path.parent for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]
+    several = {
+        ".".join(folder.relative_to(ROOT).parts)
+        for folder in folders
+        if sum(1 for entry in folder.iterdir() if entry.suffix == ".py" or (entry / "__init__.py").exists()) > 2
+    }
+    assert len(several) > 35
+    assert several - floors == set()

@@ -9,14 +9,17 @@ import socket
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 from psycopg import errors, pq
 
+from demo.patience import PATIENCE
 from extract.sources.mysql.link import MysqlError
 from extract.sources.mysql.link import refused as refused_by_mysql
 from extract.sources.postgres import driver
 from extract.sources.postgres.driver import SilentError, SqlError, Stream, _refused, heals
 from replicat.targets.mysql.link import _AWAY as MYSQL_TARGET_AWAY
+from replicat.targets.mysql.link import Link
 from replicat.targets.postgres import link
 from trails.errors import AwayError, OperatorError
 from trails.runtime.secrets.attempts import attempts
@@ -53,6 +56,7 @@ PASSES = {
     "no answer of the second host": several(f"connection failed: {HBA}", NO_ANSWER),
     "the second host is starting": several(f"connection failed: {HBA}", f"connection failed: {STARTING}"),
     "a slow server": f"connection failed: {SLOW}",
+    "a name that does not resolve": "failed to resolve host 'db1': [Errno -2] Name or service not known",
 }
 
 
@@ -100,6 +104,21 @@ def test_a_slow_postgresql_target_heals(kind: type[psycopg.Error]) -> None:
     assert isinstance(link.as_ours(kind("words"), Open()), AwayError)  # type: ignore[arg-type]
     assert link.heals(kind("words"), Open())  # type: ignore[arg-type]
     assert not link.heals(errors.UndefinedTable("words"), Open())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x07\x00", b"\x07\x00\x00\x01\x00\x00"], ids=["none", "head", "body"])
+def test_an_answer_of_mysql_that_stops_in_its_middle_is_lost(begun: bytes) -> None:
+    """The rest of it is waited for as its first byte is, and no longer."""
+    near, far = socket.socketpair()
+    made = Link(defer_connect=True, read_timeout=PATIENCE)
+    made._sock, made._rfile, made._next_seq_id, made._current_timeout = near, near.makefile("rb"), 1, None
+    made.silent_seconds = 0.1
+    made._in_pieces()
+    with near, far:
+        far.sendall(begun)
+        with pytest.raises(pymysql.err.OperationalError, match=r"has not answered for 0\.1 s"):
+            made._read_packet()
+        assert not made.open
 
 
 class IdleServer:

@@ -348,6 +348,21 @@ def test_a_request_without_end_is_cut_off(served: Home) -> None:
     assert ask(served, "EXT1", "ECHO")["ok"]
 
 
+def test_a_client_that_ends_at_any_byte_harms_nobody(served: Home) -> None:
+    """Its last bytes come together with its end, or half of the link stays. Closing with unread bytes is a reset."""
+    request = b'{"verb": "BIG"}\n'
+    for at in range(len(request) + 1):
+        for reads in ("nothing", "a byte", "all"):
+            with _raw(served) as link:
+                link.sendall(request[:at])
+                if reads != "nothing":
+                    link.shutdown(socket.SHUT_WR)
+                    link.recv(1)
+                while reads == "all" and link.recv(1 << 16):
+                    pass
+        assert ask(served, "EXT1", "ECHO")["ok"]
+
+
 def test_clients_that_do_not_read_or_write_stall_nobody(served: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """One asks for megabytes and never reads, others connect and say nothing: nobody is dropped, others are answered.
 

@@ -222,6 +222,20 @@ def test_a_state_is_written_when_it_is_news_and_holds_until_the_next() -> None:
     assert header is not None and (header.last_state, header.last_origin) == ("c", Position(0, 6))
 
 
+def test_no_block_takes_a_place_back() -> None:
+    """What was told to the source as safe stays so, whatever kind the block is of."""
+    writer = open_writer(FaultFs())
+    writer.append_place(Position(0, 91))
+    for append in (
+        lambda: writer.append_place(Position(0, 90)),
+        lambda: writer.define([TABLE], origin=Position(0, 90)),
+    ):
+        with pytest.raises(ValueError, match="origin 0/90 lies before 0/91: a place goes back"):
+            append()
+    assert writer.last.origin == Position(0, 91)
+    writer.abandon()
+
+
 def test_an_empty_state_empties_it() -> None:
     """In the block, and in the header of the next file, which then has no key for it."""
     fs = FaultFs()

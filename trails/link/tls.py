@@ -227,7 +227,12 @@ _OLD: Final = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PR
 
 def is_plain(error: ssl.SSLError) -> bool:
     """Whether what came in place of a handshake was no TLS, and may be a text to be read."""
-    return (error.reason or "") in _PLAIN
+    return _reason(error) in _PLAIN
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's word for it. An error that Python makes by itself, of a socket that is gone, has no such field."""
+    return getattr(error, "reason", None) or ""
 
 
 def explain(error: ssl.SSLError, who: str, *, trusted: bool = False) -> GateError:
@@ -240,7 +245,7 @@ def explain(error: ssl.SSLError, who: str, *, trusted: bool = False) -> GateErro
         what, hint = _VERIFY.get(error.verify_code, (f"is refused: {error.verify_message}", _ONE_CA))
         detail = f" ({error.verify_message})" if error.verify_code in (62, 64) else ""
         return UntrustedError(f"{who}: its certificate {what}{detail}", hint=hint)
-    reason = error.reason or ""
+    reason = _reason(error)
     for part, (what, hint) in _ALERTS.items():
         if "ALERT" in reason and reason.endswith(part):
             kind = OperatorError if trusted else UntrustedError

@@ -34,11 +34,12 @@ _SESSION: Final = (
     "SET SESSION wait_timeout = 28800, lock_wait_timeout = 50",
 )
 _AWAY: Final = frozenset({
-    0, 1021, 1037, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1135, 1152, 1158, 1159, 1160, 1161, 1203, 1205,
-    1213, 1226, 1317, 1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3169, 4031,
+    0, 1021, 1037, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
+    1203, 1205, 1213, 1226, 1290, 1317, 1637, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3169,
+    4031,
 })  # fmt: skip
-"""Waiting can mend it: not there, going down, offline, too many connections, cut, a lock that was not given, out of
-time, and a disk or a memory that is full for now."""
+"""Waiting can mend it: not there, going down, offline, read-only, too many connections, cut, a lock that was not given,
+out of time, and a disk or a memory that is full for now."""
 _DENIED: Final = frozenset({1044, 1045, 1698, 1227, 1142, 1143, 1370})
 _NO_SUCH_PLUGIN: Final = frozenset({2059, 1251})
 

@@ -60,10 +60,9 @@ _QUIET_SECONDS: Final = 1.0
 
 _NO_PUBLICATION: Final = "42704"
 _SKIPPED: Final = b"55000"
-# Shut down, cancelled or out of time, in use, a lock that was not given, a deadlock or a serialization that failed; and
-# by class: the connection, resources (memory, disk, connections), and what lies beneath the server.
-_AWAY_STATES = ("57P01", "57P02", "57P03", "57P05", "57014", "55006", "55P03", "40001", "40P01")
-_AWAY_CLASSES = ("08", "53", "58")
+_HEALING = ("08", "25006", "40001", "40P01", "53", "55006", "55P03", "57", "58")
+"""By SQLSTATE or class: the connection, a standby, a deadlock, resources (memory, disk, connections), in use, a lock,
+cancelled or shut down, and what lies beneath the server."""
 _AWAY_WORDS = (
     "starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating", "canceling",
     "not accepting connections", "not yet accepting connections", "out of memory", "No space left", "could not open",
@@ -160,7 +159,7 @@ def _clean(words: str) -> str:
 
 def heals(state: str) -> bool:
     """Whether what a SQLSTATE says passes by itself: the same statement can succeed later."""
-    return state in _AWAY_STATES or state.startswith(_AWAY_CLASSES)
+    return state.startswith(_HEALING)
 
 
 class PassingError(AwayError):

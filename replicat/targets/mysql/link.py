@@ -7,6 +7,7 @@ asks for a file gets the rows it was just told of, never a file: LOAD DATA LOCAL
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import select
 import socket
@@ -37,6 +38,7 @@ SELECT 1 FROM information_schema.processlist WHERE id = %s AND command <> 'Sleep
 AND coalesce(state, '') NOT IN ('Reading from net', 'Writing to net', 'Sending to client')
 """
 _PACKET = 256 * 1024
+_BUFFER = 64 << 10
 
 _WHOLE = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG)
 _CONVERSIONS = dict(encoders) | dict.fromkeys(_WHOLE, int)  # all else is read as the server's own text
@@ -123,29 +125,44 @@ class _Result(MySQLResult):  # type: ignore[misc]  # PyMySQL has no types
         """Send what load() was given, whatever file the server names."""
         conn: Any = self.connection
         conn.send_rows()
-        conn.await_answer()
         answer = conn._read_packet()  # noqa: SLF001  -- the driver's own way
         self._read_ok_packet(answer)
+
+
+class _Pieces(io.RawIOBase):
+    """What the driver reads answers from: each piece is waited for by the link's rule, not the first alone."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._link.await_piece()
+        return int(self._link._sock.recv_into(buffer))  # noqa: SLF001  -- the driver's own
 
 
 class Link(Connection):  # type: ignore[misc]  # as above
     """The driver's connection, with rows from memory for LOAD DATA LOCAL."""
 
+    answer_seconds: float | None = None
+    """How long an answer is waited for, and each piece of it; None: as long as the server works on it."""
     silent_seconds = SILENT_SECONDS
     where: MysqlUrl | None = None
     """Where another connection is made; None: there is none yet to ask about."""
     _rows: bytes | None = None
     _result: Any
-    _read_timeout: float | None
+    _rfile: Any
 
-    @property
-    def answer_seconds(self) -> float | None:
-        """How long an answer is waited for, and its next piece; None: as long as the server works on it."""
-        return self._read_timeout
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """As the driver's, whose own timeout bounds the login, and later the rest of a piece that has begun."""
+        super().connect(sock)
+        self._in_pieces()
 
-    @answer_seconds.setter
-    def answer_seconds(self, seconds: float | None) -> None:
-        self._read_timeout = seconds
+    def _in_pieces(self) -> None:
+        self._rfile.close()  # nothing is in it: the server says nothing unasked
+        self._rfile = io.BufferedReader(_Pieces(self), _BUFFER)
 
     def load(self, statement: str, rows: bytes) -> tuple[int, int]:
         """Run a LOAD DATA LOCAL with these rows as its file; (rows taken, warnings)."""
@@ -167,12 +184,13 @@ class Link(Connection):  # type: ignore[misc]  # as above
             self._force_close()
             raise pymysql.err.OperationalError(2014, "the server asked for a file although none was offered")
 
-    def await_answer(self) -> None:
-        """Wait as long as the server works on the statement, where nothing bounds that; a silent one is lost."""
-        while self.answer_seconds is None and self.where is not None and not self._comes(self.silent_seconds):
-            if not self._is_worked_on(self.where) and not self._comes(_LAST_SECONDS):
-                self._force_close()
-                raise pymysql.err.OperationalError(2013, f"it has not answered for {self.silent_seconds:g} s")
+    def await_piece(self) -> None:
+        """Until the next piece of an answer is here. Raises TimeoutError, of which the driver makes its own."""
+        bound = self.answer_seconds or self.silent_seconds
+        while not self._comes(bound):
+            asks = self.where if self.answer_seconds is None else None
+            if asks is None or not (self._is_worked_on(asks) or self._comes(_LAST_SECONDS)):
+                raise TimeoutError(f"it has not answered for {bound:g} s")
 
     def _comes(self, seconds: float) -> bool:
         poller = select.poll()
@@ -181,8 +199,7 @@ class Link(Connection):  # type: ignore[misc]  # as above
 
     def _is_worked_on(self, where: MysqlUrl) -> bool:
         """Whether the server works on it, and waits neither for us nor for the next statement."""
-        other = _made(where)
-        other.answer_seconds = PROBE_SECONDS
+        other = _made(where, PROBE_SECONDS)
         try:
             other.connect(None if where.unix_socket else _dial(where))
             return bool(query(other, _WORKS, [self.thread_id()]))
@@ -193,7 +210,6 @@ class Link(Connection):  # type: ignore[misc]  # as above
                 other.close()
 
     def _read_query_result(self, unbuffered: bool = False) -> Any:
-        self.await_answer()
         self._result = None
         result = _Result(self)
         if unbuffered:
@@ -212,8 +228,7 @@ def connect(url: str, side: str = "target") -> Link:
     `side`: target or source, as messages name it.
     """
     where = MysqlUrl.parse(url, side)
-    link = _made(where)
-    link.answer_seconds = ANSWER_SECONDS
+    link = _made(where, ANSWER_SECONDS)
     try:
         link.connect(None if where.unix_socket else _dial(where))
         for statement in SESSION:
@@ -237,15 +252,17 @@ def connect(url: str, side: str = "target") -> Link:
     return link
 
 
-def _made(where: MysqlUrl) -> Link:
-    """Not connected yet."""
-    return Link(
+def _made(where: MysqlUrl, seconds: float) -> Link:
+    """Not connected yet; everything on it is answered within so many seconds."""
+    link = Link(
         host=where.host, port=where.port, user=where.user, password=where.password.encode(),
         database=where.database or None,
         unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
-        connect_timeout=10, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
+        connect_timeout=10, read_timeout=seconds, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
         ssl=where.context(), ssl_disabled=where.mode == "disabled",
     )  # fmt: skip
+    link.answer_seconds = seconds
+    return link
 
 
 def query(link: Link, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:

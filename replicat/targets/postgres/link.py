@@ -26,9 +26,9 @@ _SHAPE = (
     errors.UndefinedTable, errors.UndefinedColumn, errors.DatatypeMismatch, errors.UndefinedObject,
     errors.InvalidColumnReference, errors.GeneratedAlways, errors.WrongObjectType, errors.InvalidSchemaName,
 )  # fmt: skip
-_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
-_HEALING = ("08", "25006", "40001", "40P01", "53", "55P03", "57", "58")
-"""By SQLSTATE or class: the connection, a standby, a deadlock, resources, a lock, cancelled or shut down, the disk."""
+_HEALING = ("08", "25006", "40001", "40P01", "53", "55006", "55P03", "57", "58")
+"""By SQLSTATE or class: the connection, a standby, a deadlock, resources (memory, disk, connections), in use, a lock,
+cancelled or shut down, and what lies beneath the server."""
 _COLUMN = re.compile(r"COPY .*, line \d+, column (.+?): ")
 """Of an error's context, where a value does not fit its column; the value comes behind it."""
 _BAD_TIMES = ("22007", "22008", "22009")
@@ -38,7 +38,7 @@ _OF_ENCODINGS = (errors.CharacterNotInRepertoire, errors.UntranslatableCharacter
 """The one kind of class 22 whose quotes hold names alone: those of encodings, which are what such an error says."""
 _OURS_TO_MEND = (
     "authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission denied",
-    "invalid connection option", "Name or service not known",
+    "invalid connection option",
 )  # fmt: skip
 
 
@@ -96,14 +96,16 @@ def as_ours(error: psycopg.Error, conn: psycopg.Connection[Any], side: str = "ta
         what = f"a table of the {side} database was waited for too long, as another transaction has locked it: {text}"
         return AwayError(what, hint="End that transaction: pg_locks has it")
     # A read-only server is a standby, or has just become one: waiting, or the URL's other host, helps.
-    if conn.closed or isinstance(error, _AWAY):
+    if heals(error, conn):
         return AwayError(f"the {side} database went away: {text}")
     return OperatorError(f"the {side} database refused a statement: {text}")
 
 
 def heals(error: psycopg.Error, conn: psycopg.Connection[Any]) -> bool:
     """Whether the same statement can succeed later: nothing is wrong with it."""
-    return conn.closed or (error.sqlstate or "").startswith(_HEALING)
+    if error.sqlstate is None:  # the driver's own: it has no connection, or can't make sense of what came
+        return conn.closed or isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return conn.closed or error.sqlstate.startswith(_HEALING)
 
 
 def refusal(error: Exception) -> RefusedError | None:

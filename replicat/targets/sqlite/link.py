@@ -35,14 +35,9 @@ _SQLSTATES = {
     "SQLITE_TOOBIG": "54000", "SQLITE_CONSTRAINT": "23000",
 }  # fmt: skip
 _AWAY = (
-    "SQLITE_BUSY",
-    "SQLITE_LOCKED",
-    "SQLITE_FULL",
-    "SQLITE_IOERR",
-    "SQLITE_PROTOCOL",
-    "SQLITE_NOMEM",
-    "SQLITE_INTERRUPT",
-)
+    "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PROTOCOL", "SQLITE_NOMEM",
+    "SQLITE_INTERRUPT", "SQLITE_SCHEMA",
+)  # fmt: skip
 _SHAPE = ("no such table", "no such column", "has no column named", "no such index")
 
 TYPE_STRICT = " /* strict */"

@@ -15,6 +15,7 @@ import dataclasses
 import errno
 import os
 import socket
+import ssl
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -442,14 +443,27 @@ def exit_of(error: BaseException) -> tuple[int, str]:
     """(exit code, message for people) of whatever ended a process."""
     if isinstance(error, GateError):
         return error.exit_code, mask(str(error))
-    if isinstance(error, (ConnectionError, TimeoutError)):
+    if _is_lost_link(error):
         return EXIT_AWAY, mask(f"connection lost: {error}")
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return EXIT_AWAY, "the system has no memory left for this process"
     if isinstance(error, OSError) and (error.filename or error.errno in _OPERATORS):
         name = f"{error.filename}: " if error.filename else ""
         code = EXIT_AWAY if error.errno in NO_SPACE else EXIT_OPERATOR
         return code, mask(f"{name}{error.strerror}. Mend that, then START again")
     return EXIT_BUG, mask(f"bug in Trailgate: {type(error).__name__}: {error} (see the report)")
 
+
+def _is_lost_link(error: BaseException) -> bool:
+    """Whoever knows the peer has told it better: this is for what nobody caught. The numbers of TLS are no errnos."""
+    return isinstance(error, (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)) or (
+        isinstance(error, OSError) and error.errno in _UNREACHABLE
+    )
+
+
+_UNREACHABLE = frozenset(
+    (errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
+)
 
 _OPERATORS = frozenset(
     (
