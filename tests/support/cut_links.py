@@ -6,6 +6,7 @@ python -m tests.support.cut_links [--link NAME] [--every N] [--cut KIND]     eac
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import sys
@@ -43,6 +44,7 @@ from tests.support.front import tls_only
 from tests.support.homes import make_home
 from tests.support.link import Source, records_of
 from tests.support.mysql_source import MysqlCapture
+from tests.support.pipelines import drop
 from tests.support.secure import Listening, certify
 from trails.errors import AwayError
 from trails.fs import RealFs
@@ -66,6 +68,9 @@ def _through(url: str, port: int, **more: str) -> str:
     return f"{parts.scheme}://{login}@127.0.0.1:{port}{parts.path}{'?' if query else ''}{query}"
 
 
+_numbers = itertools.count(1)
+
+
 @dataclass
 class _Patient(Capture):
     """An Extract on PostgreSQL that bears a silent server for a moment, while `dead` says so."""
@@ -77,16 +82,25 @@ class _Patient(Capture):
 
 
 @contextmanager
+def _own(server: PostgresServer) -> Iterator[str]:
+    """A database that is gone afterwards, with its slots: others have the server behind us."""
+    name = f"cuts{next(_numbers)}"
+    server.sql(f"CREATE DATABASE {name}")
+    try:
+        yield name
+    finally:
+        drop(server, name)
+
+
+@contextmanager
 def extract_postgresql(server: PostgresServer, folder: Path, port: int = 0) -> Iterator[Exercise]:
     """An Extract's start, one transaction, and its end. `port`: of who stands before the server."""
     from extract.sources.postgres import driver
 
-    name = f"cuts{id(folder)}"
-    server.sql(f"CREATE DATABASE {name}")
-    direct = Capture(server.url(name), folder)
-    direct.sql("CREATE TABLE t (id int PRIMARY KEY)")
-    direct.register()
-    with cutting() as cutter:
+    with _own(server) as name, cutting() as cutter:
+        direct = Capture(server.url(name), folder)
+        direct.sql("CREATE TABLE t (id int PRIMARY KEY)")
+        direct.register()
         url = _through(server.url(name, tcp=True), cutter.before(port or server.port), connect_timeout="2")
         capture = _Patient(url, folder, registered=direct.registered)
         ids: list[str] = []
@@ -182,9 +196,7 @@ def replicat_postgresql(server: PostgresServer, _folder: Path, port: int = 0) ->
     """On PostgreSQL. `port`: of who stands before the server."""
     from replicat.targets.postgres import bounded
 
-    name = f"cuts{server.sql('SELECT count(*) FROM pg_database')[0][0]}"
-    server.sql(f"CREATE DATABASE {name}")
-    with cutting() as cutter:
+    with _own(server) as name, cutting() as cutter:
         url = _through(server.url(name, tcp=True), cutter.before(port or server.port), connect_timeout="2")
         through, direct = Direct("postgresql", url, "public"), Direct("postgresql", server.url(name), "public")
 

@@ -61,7 +61,7 @@ class Rig:
         assert sum(table.rows for table in found) > 0
 
 
-def _drop(server: PostgresServer, database: str) -> None:
+def drop(server: PostgresServer, database: str) -> None:
     """Drop a database with its slots; a walsender may take a moment to let go of one."""
     server.start()
     where = f"WHERE database = '{database}'"
@@ -86,7 +86,7 @@ def databases(source: PostgresServer, target: PostgresServer) -> Iterator[tuple[
         yield source.url(names[0]), target.url(names[1])
     finally:
         for server, name in zip((source, target), names, strict=True):
-            _drop(server, name)
+            drop(server, name)
 
 
 @contextmanager
