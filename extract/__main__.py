@@ -10,7 +10,7 @@ from dataclasses import replace
 from extract import kinds
 from extract.extract import Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
-from extract.params import ExtractParams
+from extract.params import ExtractParams, check_start
 from extract.source import CaptureMethod, SourceSettings
 from extract.tabletask import TableTask, TaskSettings
 from trails.errors import OperatorError
@@ -47,7 +47,7 @@ def build(context: Context) -> Process:
         return report_and_stop(context, check(params, registration))
     if registration.is_task:
         return table_task(context, params)
-    counts = DdlCounts()
+    counts = DdlCounts(turned_away=lambda text: context.log.warning(SHAPE, f"{text}."))
     kind = kinds.of(params.url)
     method = kinds.method(kind, registration.method)
     told = replace(
@@ -113,6 +113,9 @@ def settings(context: Context, params: ExtractParams, registration: Registration
             f"EXTTRAIL {params.trail} is not a trail of group {params.group}",
             hint=f"ADD EXTTRAIL {params.trail}, EXTRACT {params.group}, or mend the parameter file",
         )
+    ordered = registration.start_no > registration.alter_no  # an ALTER behind it takes its place
+    if ordered:
+        check_start(params.url, registration.method, params.group)
     return Settings(
         params.group,
         context.home.id,
@@ -123,6 +126,8 @@ def settings(context: Context, params: ExtractParams, registration: Registration
         registration.alter_no,
         tuple(kinds.placed(kinds.of(params.url), registration.alter).items()),
         obeyed.read(context.home, params.group),
+        registration.start_no if ordered else 0,
+        tuple(registration.start.items()) if ordered else (),
         params.flush_seconds,
         params.block_bytes,
         params.tables.projector(environment(params.group, context.host)),

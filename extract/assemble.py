@@ -16,6 +16,9 @@ the first, until what follows says whether the commit goes with it.
 A source holds on to `records` and `cache` (extract/source.py, Sink), so both are only changed in place. The cache is
 emptied together with the list of tables, always: an index that it still has is one of the block being gathered.
 
+Changes that TABLE's filters or a switch leave out are dropped when their transaction commits, or before a part of it
+goes out: so COMMIT counts what is there, and a transaction without anything left vanishes.
+
 Rows of the heartbeat's seed table never stay among the others: alone in their transaction they become a heartbeat's
 block, else they are dropped.
 """
@@ -30,12 +33,13 @@ from typing import Any, Protocol
 
 from extract.heartbeat import SEED, Heartbeats, split
 from extract.source import BLOCK_KIB
+from trails.choosing import Choice
 from trails.columns import Project, Projection
 from trails.ddl import DdlChange
 from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, block_records
 from trails.position import Position
-from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, UPDATE, Op, Record, TableDef
+from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, TRUNCATE, UPDATE, Op, Record, TableDef
 from trails.runtime.report.stats import Stats
 
 BLOCK_BYTES = BLOCK_KIB << 10
@@ -93,12 +97,14 @@ class Assembler:
         project: Project | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         heartbeats: Heartbeats | None = None,
+        leaves_out: Callable[[str], bool] | None = None,
     ) -> None:
         """The first three are of the trail's last complete transaction; `stats` counts what goes out.
 
         `resolved` is told of each table once, as it goes into the trail. `reshaped` is told where the trail had another
         definition of it, with the CSN of the first transaction that has a row of it.
         `project`: where TABLE has options. Records of such tables are changed when their block goes out.
+        `leaves_out`: whether the transaction of a CSN is left out whole; None: none is.
         """
         self.records: list[Record] = []
         self.cache: dict[Any, Any] = {}
@@ -106,6 +112,10 @@ class Assembler:
         """Commit time of the last transaction handed over, or the time at which the source said it was idle."""
         self.operations = self.transactions = self.bytes_in = 0
         """Put out and taken in since the start."""
+        self.left_out = 0
+        """Transactions left out by their CSN."""
+        self._leaves_out = leaves_out
+        self._leaving_out = False  # the open one
         self._output = output
         self._block_bytes = block_bytes
         self._stats = stats
@@ -114,6 +124,7 @@ class Assembler:
         self._met: set[tuple[str, str]] = set()
         self._project = project
         self._projections: dict[int, Projection] = {}  # by table index, of the tables with options only
+        self._choices: dict[int, Choice] = {}  # of those of them whose changes are chosen
         self._begun: Record = ()  # the last BEGIN
         self._given: list[TableDef] = []  # as the source gave them
         self._tables: list[TableDef] = []  # as they go into the trail
@@ -185,6 +196,8 @@ class Assembler:
             self._tables.append(definition if projection is None else projection.definition)
             if projection is not None:
                 self._projections[index] = projection
+                if projection.choice is not None:
+                    self._choices[index] = projection.choice
             if name not in self._met:
                 self._met.add(name)
                 self._resolved(self._tables[index])
@@ -198,6 +211,8 @@ class Assembler:
     def ddl(self, change: DdlChange) -> None:
         """Inside a transaction: a table changes its shape here."""
         self.cache.clear()
+        if self._leaving_out:
+            return
         left = change if self._project is None else self._project.ddl(change)
         if left is None:
             return
@@ -208,6 +223,7 @@ class Assembler:
     def begin(self, csn: str, xid: str, commit_us: int) -> None:
         """A transaction begins."""
         self._is_open = True
+        self._leaving_out = self._leaves_out is not None and self._leaves_out(csn)
         self._open_at = len(self.records)
         self._open_size = 0
         self._begun = (BEGIN, csn, xid, bounded(commit_us))
@@ -218,9 +234,16 @@ class Assembler:
         """The transaction ends."""
         self._reached, self.time_us, self._is_open = (origin, state), commit_us, False
         beat = None if self._seed is None else self._drop_seeds()
+        if self._leaving_out:
+            self.left_out += 1
+            beat = None
+        if self._choices or self._leaving_out:
+            self._choose()
         changes = len(self.records) - self._first
         if not changes:
             del self.records[self._open_at :]
+            if not self.records:
+                self._size = 0
             if beat is not None:
                 self._put_out_beat(beat, (origin, csn, state), commit_us)
             return
@@ -297,6 +320,12 @@ class Assembler:
         """Put out what there is of the open transaction."""
         if self._seed is not None:
             self._drop_seeds()
+        if self._choices or self._leaving_out:
+            self._choose()
+            if len(self.records) == max(self._first, 0):
+                self._size -= self._open_size
+                self._open_size = 0
+                return
         if len(self.records) == self._first:
             return
         indicator = Indicator.MIDDLE if self._began else Indicator.BEGIN
@@ -381,8 +410,28 @@ class Assembler:
                 break
         return str(csn)
 
+    def _choose(self) -> None:
+        """Leave out of the open transaction what TABLE's filters, the switches and START leave out."""
+        at = max(self._first, 0)  # what went out already was chosen then
+        if self._leaving_out:
+            del self.records[at:]
+            return
+        chosen = [self._chosen(record) for record in self.records[at:]]
+        self.records[at:] = [record for record in chosen if record is not None]
+
+    def _chosen(self, record: Record) -> Record | None:
+        op = record[0]
+        if op in _ROWS:
+            choice = self._choices.get(record[1])
+            return record if choice is None else choice.record(record, self._begun)
+        if op != TRUNCATE:
+            return record
+        tables = tuple(t for t in record[1] if t not in self._choices or self._choices[t].truncates)
+        return (TRUNCATE, tables, record[2]) if tables else None
+
     def _forget_tables(self) -> None:
         self._projections.clear()
+        self._choices.clear()
         self._given.clear()
         self._tables.clear()
         self._names.clear()

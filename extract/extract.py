@@ -20,10 +20,12 @@ from extract.assemble import BLOCK_BYTES, Assembler
 from extract.heartbeat import Heartbeats, Owner
 from extract.longtrans import COMMITTED, LongSetting, LongTransactions, OpenTransaction
 from extract.params import FLUSH_CSECS
+from extract.since import Since
 from extract.source import Source, SourceFacts
 from trails.checkpoint import Checkpoint, ReadCheckpoint, WriteCheckpoint
 from trails.columns import Project
 from trails.errors import MismatchError
+from trails.format import FileHeader
 from trails.fs import Fs
 from trails.hole import Hole
 from trails.keeping import lost_text, read_last
@@ -41,6 +43,7 @@ from trails.writer import TrailWriter, WriterIdentity
 
 PLACE_SECONDS = 1.0
 RECOVERY = "docs/recovery.md#missing-trail-file"
+ANEW = "Give the source a group and trail of its own; copy the tables anew"
 FAR_BLOCKS = 50_000
 """No start looks through more headers than these for a time that only SHOWCH shows."""
 
@@ -49,7 +52,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an Extract is told by its registration and parameters.
+    """What an Extract is told by its registration and parameters. `start`: the order of the last START, if it holds.
 
     `trail_text` is the trail as the operator wrote it; `project`: where TABLE has options for columns. For SHOWCH's
     Startup: `registered_us`, when the source's first place was made, and `times` of places that were saved, by CSN.
@@ -64,6 +67,8 @@ class Settings:
     alter_no: int = 0
     alter: tuple[tuple[str, Any], ...] = ()
     obeyed: int = 0
+    start_no: int = 0
+    start: tuple[tuple[str, Any], ...] = ()
     flush_seconds: float = FLUSH_CSECS / 100
     block_bytes: int = BLOCK_BYTES
     project: Project | None = None
@@ -88,6 +93,7 @@ class Extract(GroupProcess):
         warn: Callable[..., None] = lambda _text, **_fields: None,
         tell: Say = lambda _text: None,
         warn_shape: Say | None = None,
+        since: Since | None = None,
     ) -> None:
         """Use `start`, which recovers the trail first."""
         self._settings = settings
@@ -101,9 +107,11 @@ class Extract(GroupProcess):
             writer, mark.origin, mark.csn, mark.state, block_bytes=settings.block_bytes, stats=self.stats,
             resolved=self._resolved, reshaped=self._reshaped, project=settings.project, now_us=clock.now_us,
             heartbeats=heartbeats,
+            leaves_out=since.leaves_out if since is not None and since.leaves_out(mark.csn) else None,
         )  # fmt: skip
         self._tell = tell
         self._warn_shape = warn_shape
+        self._left_out = 0
         self._long = LongTransactions(source.outstanding, warn, clock, settings.long)
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
         self._gathered_since = clock.monotonic()
@@ -149,13 +157,17 @@ class Extract(GroupProcess):
             begin = replace(
                 begin or Mark(csn=header.last_csn if header else ""), origin=source.origin_of(dict(settings.alter))
             )
+        since = cls._since(settings, source, header)
+        ordered = since if settings.start_no > (header.alter if header else 0) else None
+        if ordered is not None and begin is not None and header is None:
+            ordered.check_new(settings.group, source.place(begin.origin, None).csn)
         identity = WriterIdentity(settings.home_id, settings.group, settings.host, found)
         if header is not None and header.source != found:
             cls._check_moved(fs, settings, source, replace(identity, source=dict(header.source)))
         writer = TrailWriter.open(
-            fs, settings.trail, identity, max_bytes=settings.max_bytes, alter=settings.alter_no, start=begin,
-            restart_open=True, encrypt=settings.encrypt,
-            hole=lambda found: _hole(settings.group, source, found.origin, begin),
+            fs, settings.trail, identity, max_bytes=settings.max_bytes, alter=max(settings.alter_no, settings.start_no),
+            start=begin, restart_open=True, encrypt=settings.encrypt,
+            hole=lambda found: _hole(settings, source, found, begin, ordered),
         )  # fmt: skip
         if writer.hole is not None:
             warn_hole(writer.hole)
@@ -163,7 +175,7 @@ class Extract(GroupProcess):
             if settings.alter_no > settings.obeyed:
                 note_obeyed(settings.alter_no)
             heartbeats.heart.start()
-            made = cls(settings, source, writer, clock, heartbeats, warn, tell, warn_shape)
+            made = cls(settings, source, writer, clock, heartbeats, warn, tell, warn_shape, since)
             made.date_startup(fs)
             return made
         except BaseException as error:
@@ -174,6 +186,14 @@ class Extract(GroupProcess):
             source.close()
             heartbeats.heart.close()
             raise
+
+    @staticmethod
+    def _since(settings: Settings, source: Source, header: FileHeader | None) -> Since | None:
+        """What START ordered, in the form of the source's CSNs."""
+        if not settings.start:
+            return None
+        last = header.last_csn if header else ""
+        return Since.of(dict(settings.start), last or source.place(source.first_origin(), None).csn)
 
     @staticmethod
     def _check_not_lost(fs: Fs, settings: Settings) -> None:
@@ -244,6 +264,9 @@ class Extract(GroupProcess):
         if now >= self._look_due:
             self._look_due = now + PLACE_SECONDS
             self._writer.look()
+            if self._assembler.left_out != self._left_out:
+                self._left_out = self._assembler.left_out
+                self._tell(f"START's ATCSN or AFTERCSN has left out {self._left_out} transactions.")
         self._long.look(now)
         return more
 
@@ -423,9 +446,36 @@ class Extract(GroupProcess):
         return WriteCheckpoint(place.seqno, place.rba, self._written_us, self._settings.trail_text, "EXTTRAIL")
 
 
-def _hole(group: str, source: Source, last: Position, begin: Mark | None) -> Hole | None:
-    """What is left out by going on further ahead than the trail's end."""
-    if begin is None or begin.origin <= last:
+def _hole(settings: Settings, source: Source, last: Mark, begin: Mark | None, ordered: Since | None) -> Hole | None:
+    """What is left out by going on elsewhere than at the trail's end, by START or by ALTER.
+
+    Before the trail's end stands what the trail has already. But BEGIN NOW is never there, unless the source is an
+    older one, such as a restored backup: what it commits from now on would have CSNs that readers take for applied.
+    Raises MismatchError then, and OperatorError where START orders what the trail has.
+    """
+    known = source.place(last.origin, None).csn if last.origin != START else ""
+    there = source.place(begin.origin, None).csn if begin is not None else ""
+    now = str(dict(settings.alter).get("begin", "")).lower() == "now"
+    if begin is not None and begin.origin < last.origin and now:
+        raise MismatchError(
+            f"BEGIN NOW is {there}, before the trail's end, {known}: the source was reset, or restored from a backup",
+            hint=f"Readers would drop new changes. {ANEW}",
+        )
+    if ordered is not None:
+        ordered.check(settings.group, last.csn)
+        if not ordered.goes_on_behind(last.csn):
+            return Hole(f"START EXTRACT {settings.group}", known, str(ordered))
+    if begin is None or begin.origin < last.origin:
         return None
-    known = source.place(last, None).csn if last != START else ""
-    return Hole(f"ALTER EXTRACT {group}", known, source.place(begin.origin, None).csn)
+    if begin.origin == last.origin and not (now and _is_another(source, last)):
+        return None
+    return Hole(f"ALTER EXTRACT {settings.group}", known, there)
+
+
+def _is_another(source: Source, last: Mark) -> bool:
+    """Whether the source has another history up to the trail's end than the trail."""
+    try:
+        source.fits(last.origin, last.state)
+    except MismatchError:
+        return True
+    return False

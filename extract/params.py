@@ -16,7 +16,7 @@ from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registered
-from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams
+from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams, switches
 from trails.runtime.language.ddlparams import DdlRules
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.language.params import (
@@ -55,6 +55,17 @@ def check_order(url: str, order: dict[str, Any], who: str) -> dict[str, Any]:
     Raises OperatorError where the log of a URL's database is not found by what it names.
     """
     return kinds.placed(kinds.of(url), order, who)
+
+
+def check_start(url: str, method: str, group: str) -> None:
+    """Whether START can name a CSN. Raises OperatorError where the source numbers transactions as it reads them."""
+    kind = kinds.of(url)
+    if not kinds.method(kind, method).keeps_csns:
+        raise OperatorError(
+            f"START EXTRACT {group} by a CSN: {kind.name} by {method or next(iter(kind.methods))} gets its CSNs as it "
+            "is read, so none is known before",
+            hint=f"ALTER EXTRACT {group}, CSN n goes on behind a place of its queue",
+        )
 
 
 def same_kind(url: str, other: str) -> bool:
@@ -109,10 +120,12 @@ KEYWORDS = SHARED | table(
         "TABLE", EXTRACT_SHAPE,
         f"Capture these tables; * and ? are wildcards. {COLUMN_HELP}"
         "\n- GETBEFORECOLS does for these tables what GETUPDATEBEFORES does."
+        "\n- WHERE, and FILTER without ON, also do what GETUPDATEBEFORES does, as they ask how a row was."
         f"\n- ANY names columns that hold values of several types. Only {kinds.untyped()} has such columns.",
         "TABLE sales.orders, COLSEXCEPT (secret), TOKENS (csn = @GETENV ('TRANSACTION', 'CSN'));",
         acceptedoptions.stripped(extract_clauses), repeatable=True, required=True,
     ),
+    *switches.keywords("TABLE", "captured"),
     Keyword(
         "TABLEEXCLUDE", "schema.table [, schema.table ...][;]",
         "Leave these tables out, whatever TABLE says.",
@@ -194,7 +207,7 @@ class ExtractParams:
             values.one("EXTRACT"),
             source.url,
             values.one("EXTTRAIL", ""),
-            TableRules.of(values, befores=_with_befores(statements)),
+            TableRules.of(values, befores=_with_befores(statements), ignored=switches.ignored(statements)),
             values.one("FLUSHCSECS", FLUSH_CSECS) / 100,
             values.one("BLOCKSIZE", BLOCK_KIB) << 10,
             float(values.one("RECONNECTSECS", RECONNECT_SECONDS)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from trails.columns import TOKEN
+from trails.naming import TOKEN
 from trails.record import TableDef
 
 _SHOWN: Final = 3

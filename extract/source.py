@@ -305,6 +305,11 @@ class CaptureMethod(Protocol):
         """The parameters that mean something to it, of those that only this kind's Extracts have."""
         ...
 
+    @property
+    def keeps_csns(self) -> bool:
+        """Whether a transaction that is read again has the CSN that it had: START by a CSN needs that."""
+        ...
+
     def check(self, connection: Any, settings: SourceSettings, found: Findings) -> None:
         """CHECK PARAMS: add everything that START would refuse, with the statement that mends it. Change nothing."""
         ...

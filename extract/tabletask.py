@@ -138,13 +138,13 @@ class TableTask(GroupProcess):
         self._assembler.cut()
         self._writer.finish()
         check_replaceable(self._fs, self._settings)
-        path = self._settings.file.path(0)
+        path, rows = self._settings.file.path(0), self._assembler.operations
         self._fs.rename(self._hidden.path(0), path)
         self._fs.sync_dir(self._settings.file.folder)
         self._clear()
         self._table = ""
         self._finished = (
-            f"{path} has {self._rows} rows of {len(found.tables)} tables as of {found.label} {found.csn}. Behind it "
+            f"{path} has {rows} rows of {len(found.tables)} tables as of {found.label} {found.csn}. Behind it "
             f"changes begin with START REPLICAT ..., AFTERCSN {found.csn}"
         )
 

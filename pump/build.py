@@ -53,7 +53,8 @@ def build(context: Context) -> Process:
     job = PumpJob(
         params=params, home_id=context.home.id, host=context.host,
         trail=replace(TrailName.parse(reg.trail, root), sealed=params.decrypt), title=reg.trail,
-        megabytes=remote.megabytes, tls=certificates, alter_no=reg.alter_no, alter=reg.alter,
+        megabytes=remote.megabytes, pinned=context.home.pinned(reg.name), tls=certificates,
+        alter_no=reg.alter_no, alter=reg.alter,
         clock_diff_s=globals_file.read(context.home).one("CLOCKDIFFSECS", clockdiff.DEFAULT_SECONDS),
     )  # fmt: skip
     return Pump(job, context.fs, context.log, context.clock, context.previous)

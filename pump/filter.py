@@ -182,7 +182,12 @@ class _Work:
             return
         projection = self._projections[table]
         if projection is not None:
-            record = projection.record(record, self._rules.begun)
+            chosen = record if projection.choice is None else projection.choice.record(record, self._rules.begun)
+            if chosen is None:
+                self.dropped = True
+                return
+            op = chosen[0]
+            record = projection.record(chosen, self._rules.begun)
         images = [
             [binary(v) if type(v) is bytes else v for v in image] if image and bytes in map(type, image) else image
             for image in record[2:]
@@ -190,11 +195,15 @@ class _Work:
         self._emit([op, self._index(table), *images], table, Op(op))
 
     def _truncate(self, record: Any) -> None:
-        kept = [table for table in record[1] if self._keep[table]]
+        kept = [table for table in record[1] if self._keep[table] and self._truncates(table)]
         if len(kept) < len(record[1]):
             self.dropped = True
         if kept:
             self._emit([Op.TRUNCATE, [self._index(table) for table in kept], record[2]], kept[0], Op.TRUNCATE)
+
+    def _truncates(self, table: int) -> bool:
+        projection = self._projections[table]
+        return projection is None or projection.choice is None or projection.choice.truncates
 
     def _shape(self, record: Any) -> None:
         change = DdlChange.from_wire(record[1])

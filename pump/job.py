@@ -15,7 +15,10 @@ from trails.runtime.process import clockdiff
 
 @dataclass(frozen=True, slots=True)
 class PumpJob:
-    """`title`: the local trail as its operator named it. `tls`: the folder of the home's certificates; empty: plain."""
+    """`title`: the local trail as its operator named it. `pinned`: the file of pin.py.
+
+    `tls`: the folder of the home's certificates; empty: plain.
+    """
 
     params: PumpParams
     home_id: str
@@ -23,6 +26,7 @@ class PumpJob:
     trail: TrailName
     title: str
     megabytes: int
+    pinned: str
     tls: str = ""
     alter_no: int = 0
     alter: dict[str, Any] = field(default_factory=dict)

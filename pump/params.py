@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
-from trails.runtime.language import accepted, acceptedoptions, crypting, params
+from trails.runtime.language import accepted, acceptedoptions, crypting, params, switches
 from trails.runtime.language.params import Keyword, ParamErrors, Pattern, Statement, Values
 from trails.runtime.language.reportparams import ROLLOVER, SHARED
 from trails.runtime.language.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
@@ -47,12 +47,13 @@ class PumpParams:
     def from_statements(cls, statements: Sequence[Statement], file: str = "") -> PumpParams:
         """Check the whole file; ParamErrors with every mistake in it."""
         found = params.check(statements, KEYWORDS, "a pump", first="EXTRACT", file=file)
-        _check_order(found)
+        ignored = switches.ignored(statements)
+        _check_order(found, ignored)
         return cls(
             group=found.one("EXTRACT"),
             remote=found.one("RMTHOST"),
             trail=found.one("RMTTRAIL"),
-            tables=TableRules.of(found, every=True),
+            tables=TableRules.of(found, every=True, ignored=ignored),
             decode=found.has("NOPASSTHRU"),
             window_bytes=found.one("WINDOW", DEFAULT_WINDOW_MEGABYTES) << 20,
             retry_delay=found.one("RETRYDELAY", DEFAULT_RETRY_DELAY),
@@ -63,8 +64,8 @@ class PumpParams:
 
     @property
     def filters(self) -> bool:
-        """Whether blocks must be decoded: NOPASSTHRU, a TABLE with options for columns, or TABLE and TABLEEXCLUDE that
-        do not let every table through.
+        """Whether blocks must be decoded: NOPASSTHRU, a TABLE with options or under switches, or TABLE and TABLEEXCLUDE
+        that do not let every table through.
         """
         tables = self.tables
         every = not tables.clauses or any(_is_all(clause.pattern) for clause in tables.clauses)
@@ -79,7 +80,7 @@ def _is_all(pattern: Pattern) -> bool:
     return all(part == "*" and not quoted for part, quoted in pattern.parts)
 
 
-def _check_order(found: Values) -> None:
+def _check_order(found: Values, ignored: dict[int, frozenset[int]]) -> None:
     """What no single statement can say. Raises ParamErrors."""
     errors = []
     if found.has("PASSTHRU") and found.has("NOPASSTHRU"):
@@ -92,8 +93,8 @@ def _check_order(found: Values) -> None:
         for statement in link
         if any(str(word).upper() == "ENCRYPT" for word in statement.words)
     ]
-    if found.has("PASSTHRU") and TableRules.of(found).has_columns:
-        wrong = "COLS, COLSEXCEPT, COLGROUP and TOKENS need decoded blocks: expected no PASSTHRU, found it"
+    if found.has("PASSTHRU") and TableRules.of(found, ignored=ignored).has_columns:
+        wrong = "options of TABLE, and IGNORE switches, need decoded blocks: expected no PASSTHRU, found it"
         errors.append(found.statements("PASSTHRU")[0].wrong(wrong))
     if errors:
         raise ParamErrors(errors)
@@ -153,8 +154,8 @@ KEYWORDS = SHARED | params.table(
     crypting.only_encrypted(),
     Keyword(
         "PASSTHRU", "",
-        "Send blocks as they stand, without decoding them. This is the default unless TABLE or TABLEEXCLUDE leave a "
-        "table out. STATS then counts all tables together.",
+        "Send blocks as they stand, without decoding them. This is the default unless TABLE, TABLEEXCLUDE or a switch "
+        "leaves something out. STATS then counts all tables together.",
         "PASSTHRU", params.nothing,
     ),
     Keyword(
@@ -167,6 +168,7 @@ KEYWORDS = SHARED | params.table(
         f"Send only these tables; * and ? are wildcards. Without TABLE every table is sent. {COLUMN_HELP}",
         "TABLE sales.*, COLSEXCEPT (secret);", acceptedoptions.stripped(clauses), repeatable=True,
     ),
+    *switches.keywords("TABLE", "sent"),
     Keyword(
         "TABLEEXCLUDE", "schema.table [, schema.table ...][;]",
         "Don't send these tables, even where TABLE names them.",

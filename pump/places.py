@@ -1,4 +1,4 @@
-"""Where a pump stands: what it has read and written, how far behind that is, and which home it writes to.
+"""Where a pump stands: what it has read and written, and how far behind that is.
 
 Rule: only what the Collector said moves a place. What is known before the first WELCOME is what the last run has saved,
 so that nothing more is purged than it let go.
@@ -6,12 +6,9 @@ so that nothing more is purged than it let go.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pump.job import PumpJob
 from pump.window import Sent
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
-from trails.errors import MismatchError
 from trails.format import BlockKind
 from trails.fs import Fs
 from trails.heartbeat import Entry, lag_of
@@ -39,30 +36,15 @@ class PumpPlaces:
         self._last: tuple[int, int, int | None] | None = None
         """Of the last block that was acknowledged, what `lag_of` takes; None: nothing was yet."""
         self._last_at = clock.monotonic()  # when that was true
-        self._pin: dict[str, Any] = {}
 
     def remember(self, last: Checkpoint) -> None:
         """Stand where the last run stood, unless an ALTER came since."""
-        pin = last.extra.get("remote")
-        self._pin = pin if isinstance(pin, dict) else {}
         if last.extra.get("alter_no", 0) != self._job.alter_no:
             return
         self._trail_id = str(last.extra.get("trail_id", ""))
         self._startup = self._current = last.reads[0].current
         self._recovery = last.reads[0].recovery
         self.write = last.writes[0] if last.writes else None
-
-    def check_pin(self, home: str, peer: str) -> None:
-        """The remote home is the one that this pump met there first; before any block goes out."""
-        remote, group = self._job.params.remote, self._job.params.group
-        place = f"{remote.host}:{remote.port} {self._job.params.trail}"
-        pin = self._pin
-        if pin.get("place") == place and pin.get("alter_no") == self._job.alter_no and pin.get("home") != home:
-            raise MismatchError(
-                f"{peer} is of home {home or '(none)'}; {group} has sent this trail to home {pin['home']}",
-                hint=f"If the remote home was made anew: ALTER EXTRACT {group}, ETROLLOVER, and START it again",
-            )
-        self._pin = {"place": place, "alter_no": self._job.alter_no, "home": home}
 
     def welcomed(self, welcome: wire.Welcome, trail_id: bytes, needed: Position | None) -> None:
         """A session begins at the Collector's origin; `needed`: where its open transaction begins."""
@@ -111,10 +93,7 @@ class PumpPlaces:
         read = ReadCheckpoint(SOURCE, self._job.named(self._startup), self.current, recovery)
         return Checkpoint(
             self._job.params.group, "EXTRACT", (read,), (self.write,) if self.write else (), lag_us=lag_us,
-            extra={
-                "trail_id": self._trail_id, "alter_no": self._job.alter_no, "heartbeats": heartbeats,
-                "remote": self._pin,
-            },
+            extra={"trail_id": self._trail_id, "alter_no": self._job.alter_no, "heartbeats": heartbeats},
         )  # fmt: skip
 
     def _time_at(self, origin: Position) -> int | None:

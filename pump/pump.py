@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pump import pin
 from pump.feed import Feed
 from pump.filter import Filter
 from pump.heartbeat import PumpHeartbeats
@@ -90,9 +91,10 @@ class Pump(GroupProcess):
             job.params.group, job.params.remote.host, clock, job.clock_diff_s,
             lambda text: log.warning(clockdiff.CODE, text),
         )  # fmt: skip
-        if (last := next((save for save in previous if save.reads), None)) is not None:
-            self._heartbeats.arrivals.load(last.extra.get("heartbeats"))
-            self._places.remember(last)
+        self._last = next((save for save in previous if save.reads), None)
+        if self._last is not None:
+            self._heartbeats.arrivals.load(self._last.extra.get("heartbeats"))
+            self._places.remember(self._last)
         mode = "TABLE clauses filter: blocks are decoded" if self._rules else "PASSTHRU: blocks are sent undecoded"
         log.info(CODE_MODE, f"{mode}; from {job.title} to {job.params.remote.host} {job.params.trail}.")
 
@@ -296,7 +298,7 @@ class Pump(GroupProcess):
     def _welcomed(self, welcome: wire.Welcome) -> None:
         assert self._source is not None and self._channel is not None
         self._channel.check_home(welcome.home)
-        self._places.check_pin(welcome.home, self._peer())
+        pin.check(self._fs, self._job, self._last, welcome.home, self._peer())
         if 0 < self._job.alter_no < welcome.alter:
             raise MismatchError(
                 f"the remote trail has obeyed ALTER {welcome.alter}, this group's registration knows only "

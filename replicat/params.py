@@ -35,7 +35,7 @@ from replicat.targets import kinds
 from replicat.targets.kinds import kind_of
 from trails.errors import ParamError
 from trails.runtime.home.home import Home
-from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams, params
+from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams, params, switches
 from trails.runtime.language.ddlparams import DdlRules
 from trails.runtime.language.params import Keyword, Pattern, Statement
 from trails.runtime.language.reportparams import DISCARDROLLOVER, SHARED
@@ -166,6 +166,7 @@ def _in_order(
 ) -> tuple[tuple[MapRule, ...], tuple[ErrorRule, ...]]:
     """The MAPs with the switches and error rules that hold where they stand, and the rules at the end of the file."""
     values = {id(statement): value for pairs in found.found.values() for statement, value in pairs}
+    ignored = switches.ignored(statements, "MAP")
     maps: list[MapRule] = []
     errors: list[ParamError] = []
     toggles = Toggles()
@@ -176,7 +177,8 @@ def _in_order(
         value = values[id(statement)]
         if statement.keyword == "MAP":
             own = _own_first(value.error_rules, rules)
-            maps.append(replace(value, toggles=settled(value, toggles), error_rules=own))
+            left_out = ignored.get(id(statement), frozenset())
+            maps.append(replace(value, toggles=settled(value, toggles), error_rules=own, ignored=left_out))
             twins = by_target.setdefault(target_key(value), [])
             errors += check_map(maps[-1], twins)
             twins.append(maps[-1])
@@ -278,6 +280,7 @@ KEYWORDS = SHARED | params.table(
         "apply. The options are listed below.",
         "MAP sales.*, TARGET public.*;", parse_map, repeatable=True, required=True,
     ),
+    *switches.keywords("MAP", "applied"),
     Keyword(
         "MAPEXCLUDE", "source.table [, source.table ...][;]",
         "Source tables that no MAP takes.",

@@ -1,4 +1,4 @@
-"""COLS, COLSEXCEPT, COLGROUP and TOKENS of a TABLE clause: a definition to the one the trail gets, and its images.
+"""Options of a TABLE clause: a definition to the one the trail gets, and its images.
 
 Rule: pure, and nothing for a table that stays as it is: `project` gives None then, and nobody looks at its rows. Where
 it gives a Projection, every record of the table goes through `record`. What can't be obeyed is refused when the
@@ -16,12 +16,11 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
+from trails.choosing import Choice, TableFilter, chosen
 from trails.ddl import DDL_FILLED, DDL_USING, DdlChange, TableShape
 from trails.errors import OperatorError
+from trails.naming import TOKEN, ColumnName, shown_key
 from trails.record import MISSING, Column, Image, Op, Record, TableDef, Value, time_of
-
-TOKEN: Final = "token"
-"""The logical type of a token's column."""
 
 FACTS: Final[dict[str, tuple[str, ...]]] = {
     "TRANSACTION": ("XID", "TRANSACTIONID", "CSN"),
@@ -33,27 +32,6 @@ FACTS: Final[dict[str, tuple[str, ...]]] = {
 
 Environment = Callable[[str, str], str | None]
 """(group, name) of a GGENVIRONMENT or OSVARIABLE fact -> its value; it never changes in a process's life."""
-
-_SHOWN = 60
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnName:
-    """A column as a parameter file names it: in "quotes" exactly so, else in any case (its exact spelling first)."""
-
-    name: str
-    quoted: bool = False
-
-    def __str__(self) -> str:
-        return f'"{self.name}"' if self.quoted else self.name
-
-    def find(self, names: Sequence[str]) -> list[int]:
-        """The indexes of what it means: one, none, or several that differ in case only."""
-        exact = [i for i, name in enumerate(names) if name == self.name]
-        if exact or self.quoted:
-            return exact
-        folded = self.name.lower()
-        return [i for i, name in enumerate(names) if name.lower() == folded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +55,8 @@ class ColumnRule:
     without: tuple[ColumnName, ...] = ()
     groups: tuple[tuple[ColumnName, ...], ...] = ()
     tokens: tuple[Token, ...] = ()
+    filters: tuple[TableFilter, ...] = ()
+    ignored: frozenset[int] = frozenset()
     befores: bool = False
     anys: tuple[ColumnName, ...] = ()
     strict: bool = field(default=True, compare=False)
@@ -84,14 +64,19 @@ class ColumnRule:
 
     @property
     def is_plain(self) -> bool:
-        """No options for columns: every table goes as it is."""
-        return not (self.only or self.without or self.groups or self.tokens)
+        """Nothing that changes what is sent: every table goes as it is."""
+        return not (self.only or self.without or self.groups or self.tokens or self.filters or self.ignored)
 
 
 class Projection:
-    """What becomes of one table's records: `definition` is what the trail gets."""
+    """What becomes of one table's records: `definition` is what the trail gets.
 
-    __slots__ = ("_begin", "_constant", "_pick", "_source", "_tails", "_together", "_tokens", "definition", "kept")
+    `choice`: which of them go at all, asked before `record`; None: all. `kept`: the columns whose values are needed.
+    """
+
+    __slots__ = (
+        "_begin", "_constant", "_pick", "_source", "_tails", "_together", "_tokens", "choice", "definition", "kept",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,10 +85,12 @@ class Projection:
         kept: Sequence[int],
         together: Sequence[int] = (),
         tokens: Sequence[Callable[[Any, int], Value] | Value] = (),
+        choice: Choice | None = None,
     ) -> None:
         """`kept`: source columns in the image; `together`: those that an update must have; then the tokens."""
         self.definition = definition
-        self.kept = frozenset(kept)
+        self.choice = choice
+        self.kept = frozenset(kept) | (choice.reads if choice is not None else frozenset())
         self._source = source
         self._together = tuple(together)
         self._pick = _picker(kept, len(source.columns))
@@ -150,9 +137,8 @@ class Projection:
 
     def _incomplete(self, column: int, after: Image, begin: Any) -> OperatorError:
         table = self._source
-        key = ", ".join(f"{table.columns[i].name}={_shown(after[i])}" for i in table.key) or "(no key)"
         return OperatorError(
-            f"table {table.full_name}, row {key}, CSN {begin[1]}: an update lacks column "
+            f"table {table.full_name}, row {shown_key(table, after)}, CSN {begin[1]}: an update lacks column "
             f"{table.columns[column].name} of a COLGROUP, and so does its old row",
             hint=f"ADD TRANDATA {table.full_name} at the source has later updates carry it",
         )
@@ -165,11 +151,12 @@ def project(rule: ColumnRule, table: TableDef, environment: Environment) -> Proj
     named = {token.name for token in rule.tokens}
     older = [i for i, column in enumerate(table.columns) if column.type == TOKEN and column.name not in named]
     kept = [*keep, *older]
-    if len(kept) == len(table.columns) and not rule.tokens and not together:
+    choice = chosen(rule.filters, rule.ignored, rule.where, table)
+    if len(kept) == len(table.columns) and not rule.tokens and not together and choice is None:
         return None
     columns = [table.columns[i] for i in kept] + [Column(token.name, TOKEN, "") for token in rule.tokens]
     values = [_value(token, table, environment) for token in rule.tokens]
-    return Projection(table, replace(table, columns=tuple(columns)), kept, together, values)
+    return Projection(table, replace(table, columns=tuple(columns)), kept, together, values, choice)
 
 
 def project_ddl(change: DdlChange, rule: Callable[[str, str], ColumnRule | None]) -> DdlChange | None:
@@ -308,15 +295,6 @@ def _value(token: Token, table: TableDef, environment: Environment) -> Callable[
 def _stamp(time_us: int) -> str:
     """A commit time as GoldenGate writes it, in UTC."""
     return f"{time_of(time_us):%Y-%m-%d %H:%M:%S.%f}"
-
-
-def _shown(value: Any) -> str:
-    """A key value for people: text that a source gave as bytes, a wrapped binary value, or what a reader has."""
-    data = getattr(value, "data", None)  # the wrapping of trails.codec.binary
-    if isinstance(data, bytes):
-        return f"0x{data[:_SHOWN].hex()}"
-    text = str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return text[:_SHOWN]
 
 
 class Project(Protocol):

@@ -17,7 +17,7 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trails.errors import OF_ITS_RELEASE, DamageError, KeyMissingError, OperatorError, VersionError
+from trails.errors import OF_ITS_RELEASE, AnewError, DamageError, KeyMissingError, OperatorError, VersionError
 from trails.format import (
     FLAG_AES,
     MEND,
@@ -201,12 +201,10 @@ def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKe
 
 
 def need_master_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> None:
-    """Raise KeyMissingError unless the wallet still holds the key that a file about to get its name was begun with."""
+    """Raise AnewError unless the wallet still holds the key that a file about to get its name was begun with."""
     wallet = load_wallet(fs, trail.wallet_folder) if header.key_id else None
     if header.key_id and (wallet is None or header.key_id not in map(wallet.key_id, wallet.keys)):
-        raise KeyMissingError(
-            f"{where}: its master key {header.key_id} was deleted while it was begun", hint="START again"
-        )
+        raise AnewError(f"{where}: its master key {header.key_id} was deleted while it was begun", hint="START again")
 
 
 def _master_key(fs: Fs, folder: str, key_id: str, where: str) -> MasterKey:

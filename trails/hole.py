@@ -1,9 +1,9 @@
-"""A hole: somebody had a writer of the trail go on further ahead in its source, and what lay between is not in the
-trail.
+"""A hole: somebody had a writer of the trail go on further ahead in its source, or in one of another history, and what
+lay between is not in the trail.
 
-It stands in a HOLE block of its own, in the opening of the file that spends the ALTER: so it is there exactly if the
-ALTER was obeyed, whatever crashed. Pumps and Collectors pass it on. Whoever applies changes stops before it, or says
-so.
+It stands in a HOLE block of its own, in the opening of the file that spends the ALTER, or the START with a CSN: so it
+is there exactly if that was obeyed, whatever crashed. Pumps and Collectors pass it on. Whoever applies changes, or
+hands them out, stops before it or says that it goes on.
 """
 
 from __future__ import annotations

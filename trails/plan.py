@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trails.codec import decode_hole
 from trails.errors import DamageError
 from trails.format import BlockKind, Indicator
-from trails.position import Position
+from trails.fs import Fs
+from trails.hole import Hole
+from trails.position import Position, TrailName
 from trails.reader import Block, BlockReader
 from trails.record import TableDef
 
@@ -103,3 +106,37 @@ class Planner:
             return None
         blocks, self._open = self._open, []
         return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left out by going on at a later place. `holes`: their blocks, of which only the headers were read."""
+
+    transactions: int = 0
+    changes: int = 0
+    holes: tuple[Block, ...] = ()
+
+    @classmethod
+    def between(cls, planner: Planner, there: Position) -> Left:
+        """All that a planner has from where it stands up to a place."""
+        transactions = changes = 0
+        found: list[Block] = []
+        while (unit := planner.next()) is not None and unit.end <= there:
+            transactions += 0 if unit.is_heartbeat else unit.transactions
+            changes += unit.changes
+            found += [unit.hole] if unit.hole is not None else []
+        return cls(transactions, changes, tuple(found))
+
+    def __str__(self) -> str:
+        return f"{self.transactions} transactions with {self.changes} changes"
+
+
+def hole_of(fs: Fs, trail: TrailName, trail_id: bytes, block: Block) -> Hole:
+    """What stands in a HOLE block of which only the header was read."""
+    reader = BlockReader(fs, trail, block.start, trail_id or None)
+    try:
+        whole = reader.read()
+        assert whole is not None
+        return decode_hole(whole.header, whole.payload, f"{trail.path(block.start.seqno)}, RBA {block.start.rba}")
+    finally:
+        reader.close()

@@ -102,8 +102,8 @@ class TrailWriter:
         `start` is what a trail without files begins from (csn, origin, state). `alter` above the trail's own number is
         spent by the new file's header; then `start`, if given, replaces the recovered place too. `restart_open`: drop a
         transaction left open (Extract), or go on inside it (Collector). `encrypt`: new files, under the current master
-        key; None: if the trail's last file is. `hole`: given the place found, the hole that going on at `start` makes;
-        the new file opens with it. Raises DamageError, VersionError, MismatchError (the trail belongs to
+        key; None: if the trail's last file is. `hole`: given the place found, the hole that obeying `alter` makes; the
+        new file opens with it. Raises DamageError, VersionError, MismatchError (the trail belongs to
         another source), LockedError, KeyMissingError, OperatorError.
         """
         writer = cls(fs, trail, identity, max_bytes, encrypt)
@@ -288,8 +288,8 @@ class TrailWriter:
             self._finish_file()
         if alter > self.last.alter:
             self.last = replace(self.last, alter=alter)
+            self.hole = find(self.last)
             if start is not None:
-                self.hole = find(self.last)
                 self.last = replace(self.last, csn=start.csn, origin=start.origin, state=start.state)
         if newest > self.seqno:
             self.lost = (self.seqno + 1, newest)

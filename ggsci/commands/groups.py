@@ -13,7 +13,7 @@ from typing import Any
 from ggsci.commands import leaving
 from ggsci.commands.choose import chosen, kind_of, locked, registered, wild
 from ggsci.commands.database import delete_row
-from ggsci.commands.placing import known_csn, of_extract, of_new_extract, of_pump, of_replicat
+from ggsci.commands.placing import known_csn, of_extract, of_new_extract, of_pump, of_replicat, source_url
 from ggsci.commands.session import OperatorSession
 from ggsci.table.grammar import CommandError, Parsed
 from trails.checkpoint import load as load_checkpoints
@@ -160,15 +160,22 @@ def order_start(session: OperatorSession, command: Parsed, group: Registration) 
     """Note what START says of the place, before the process is started: numbered as an ALTER, and obeyed once."""
     home = session.home
     order: dict[str, Any] = {key: 1 for option, key in _SWITCHES.items() if command.has(option)}
+    if group.package == "pump" and any(command.has(option) for option in ("ATCSN", "AFTERCSN")):
+        raise CommandError(
+            f"{command.command.name}: ATCSN and AFTERCSN are for an Extract on a log and for a Replicat; a pump sends "
+            "whole blocks",
+            hint=f"ALTER EXTRACT {group.name}, BEGIN time; or START REPLICAT, ATCSN n, which is exact",
+        )
+    trail = group.trail or next(iter(group.writes), "")
     for option, key in (("ATCSN", "at_csn"), ("AFTERCSN", "after_csn")):
-        if command.has(option):
-            order[key] = known_csn(home, group.trail, command.text(option), f"START: {option}")
+        if command.has(option) and trail:
+            order[key] = known_csn(home, trail, command.text(option), f"START: {option}")
     if not order:
         if _waits(home, group):
             session.say(f"The START before this one ({_words(group.start)}) was not obeyed yet; now it is.")
         return
     if group.kind != "REPLICAT":
-        raise CommandError(f"{command.command.name}: the options of START that say where to begin are for a Replicat")
+        _check_start(home, command, group, order)
     with locked(home, group.name, command.command.name):
         group = registrations.load(home, group.name)
         if _waits(home, group):
@@ -176,12 +183,29 @@ def order_start(session: OperatorSession, command: Parsed, group: Registration) 
         registrations.save(home, replace(group, start=order, start_no=_next_alter(home)))
 
 
+def _check_start(home: Home, command: Parsed, group: Registration, order: dict[str, Any]) -> None:
+    """An Extract captures nothing twice: told before it is noted, and again at START (extract/since.py)."""
+    if others := [option for option, key in _SWITCHES.items() if key in order]:
+        raise CommandError(f"{command.command.name}: {others[0]} is for a Replicat")
+    from extract.params import check_start
+
+    if url := source_url(home, group.name):
+        check_start(url, group.method, group.name)
+    trail = group.writes[0]
+    last = leaving.last_csn(home, TrailName.parse(trail, home.root))
+    if last and (last > order["after_csn"] if "after_csn" in order else last >= order["at_csn"]):
+        raise CommandError(
+            f"{command.command.name}: trail {trail} has transactions up to {last} already, which would come twice",
+            hint=f"START EXTRACT {group.name} goes on behind them",
+        )
+
+
 def _waits(home: Home, group: Registration) -> bool:
     """May what a START ordered still be waiting for a process? Only good for a notice, as `_unspent`."""
     if not group.start or group.start_no <= group.alter_no:
         return False
     try:
-        return _obeyed_by_reader(home, group) < group.start_no
+        return _obeyed(home, group) < group.start_no
     except GateError:
         return False
 
@@ -207,10 +231,13 @@ def _alter(session: OperatorSession, command: Parsed, group: Registration, alter
 def _unspent(home: Home, group: Registration) -> bool:
     """May the last ALTER still be waiting for a START? Only good for a notice: a reader is told by its checkpoint."""
     try:
-        obeyed = _obeyed_by_trail(home, group) if group.source == "TRANLOG" else _obeyed_by_reader(home, group)
+        return bool(group.alter) and _obeyed(home, group) < group.alter_no
     except GateError:
         return False
-    return bool(group.alter) and obeyed < group.alter_no
+
+
+def _obeyed(home: Home, group: Registration) -> int:
+    return _obeyed_by_trail(home, group) if group.source == "TRANLOG" else _obeyed_by_reader(home, group)
 
 
 def _obeyed_by_trail(home: Home, group: Registration) -> int:

@@ -20,7 +20,7 @@ from trails.checkpoint import load as load_checkpoints
 from trails.csn import like
 from trails.errors import GateError
 from trails.keeping import read_last
-from trails.plan import Planner
+from trails.plan import Left, Planner, hole_of
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, headers_of, last_header
 from trails.runtime.home.home import Home
@@ -58,15 +58,20 @@ def trail_end(home: Home, group: Registration) -> tuple[str, str]:
     """
     for trail in group.trails:
         name = TrailName.parse(trail.path, home.root)
-        header = last_header(home.fs, name)
-        if header is not None:
-            csn = ""
-            for block in headers_of(home.fs, name, header.seqno):
-                csn = block.header.csn or csn
-            return trail.path, csn or "its beginning"
+        if last_header(home.fs, name) is not None:
+            return trail.path, last_csn(home, name) or "its beginning"
         if read_last(home.fs, name) is not None:
             return trail.path, GONE
     return "", ""
+
+
+def last_csn(home: Home, trail: TrailName) -> str:
+    """CSN of the last transaction that an Extract's trail is known to hold; empty if it holds none."""
+    header = last_header(home.fs, trail)
+    csn = header.last_csn if header is not None else ""
+    for block in headers_of(home.fs, trail, header.seqno) if header is not None else ():
+        csn = block.header.csn or csn
+    return csn
 
 
 def _by_extract(home: Home, group: Registration, order: dict[str, Any]) -> str:
@@ -118,8 +123,8 @@ def _ahead(home: Home, group: Registration, stands: Place, order: dict[str, Any]
     here = Position(stands.seqno, stands.rba)
     if "seqno" in order:
         there = Position(int(order["seqno"]), int(order.get("rba") or 0))
-        counted = _between(home, group.trail, here, there) if there > here else ""
-        return f"{group.name} stands at {here}. {counted} between there and {there} are left out." if counted else ""
+        left = _between(home, group.trail, here, there) if there > here else ""
+        return f"{group.name} stands at {here}.{left}" if left else ""
     csn, time_us = str(order.get("csn") or ""), order.get("begin_us")
     if csn and stands.csn and csn > stands.csn:
         return (
@@ -132,10 +137,10 @@ def _ahead(home: Home, group: Registration, stands: Place, order: dict[str, Any]
 
 
 def _between(home: Home, trail: str, here: Position, there: Position) -> str:
-    transactions = changes = 0
-    with closing(BlockReader(home.fs, TrailName.parse(trail, home.root), here)) as reader:
-        planner = Planner(reader)
-        while (unit := planner.next()) is not None and unit.end <= there:
-            transactions += 0 if unit.is_heartbeat else unit.transactions
-            changes += unit.changes
-    return f"{transactions} transactions with {changes} changes" if transactions else ""
+    """What stands between two places, in sentences; empty if nothing does."""
+    name = TrailName.parse(trail, home.root)
+    with closing(BlockReader(home.fs, name, here)) as reader:
+        left = Left.between(Planner(reader), there)
+    counted = f" {left} between there and {there} are left out." if left.transactions else ""
+    holes = [f" A hole is passed: {hole_of(home.fs, name, b'', block)}." for block in left.holes]
+    return "".join([counted, *holes])

@@ -88,12 +88,9 @@ def _check_known(session: OperatorSession, command: Parsed, order: dict[str, Any
 
     START asks the same.
     """
-    from extract.params import ExtractParams, check_order, same_kind
+    from extract.params import check_order, same_kind
 
-    url = ""
-    with contextlib.suppress(GateError):
-        statements = params.parse_file(session.home.prm(command.operand))
-        url = ExtractParams.from_statements(statements).url
+    url = source_url(session.home, command.operand)
     if not url and session.login is not None and session.login.program == "extract":
         url = session.login.url
     if not url:
@@ -110,6 +107,15 @@ def _check_known(session: OperatorSession, command: Parsed, order: dict[str, Any
         session.say(f"It begins at {place}.")
     else:
         session.say("START will look for that place: there is no DBLOGIN SOURCEDB to the group's server here.")
+
+
+def source_url(home: Home, name: str) -> str:
+    """The URL of an Extract's parameter file; empty where there is none, or where an alias has it."""
+    from extract.params import ExtractParams
+
+    with contextlib.suppress(GateError):
+        return ExtractParams.from_statements(params.parse_file(home.prm(name))).url
+    return ""
 
 
 def _registered_server(home: Home, name: str) -> str:

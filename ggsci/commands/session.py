@@ -100,13 +100,16 @@ class OperatorSession:
         return time.time_ns() // 1000
 
     def say(self, *lines: str) -> None:
-        """Text for a person; nothing with --json."""
+        """Lines for a person; nothing with --json. What stands in one of them begins no other line."""
         if not self._as_json:
             for line in lines:
-                self._print(line, self.out)
+                self._print(tame(line, keep="\t"), self.out)
+
+    def _print_error(self, message: str) -> None:
+        """Its lines but the first are indented, so that none of them looks like another message."""
+        self._print(tame(f"ERROR: {message}").replace("\n", "\n    "), self.err)
 
     def _print(self, text: str, stream: TextIO) -> None:
-        text = tame(text)
         text = paint(text) if has_colour(stream) else text
         if self._progress:
             self._progress.aside(text, stream)
@@ -125,7 +128,7 @@ class OperatorSession:
             with self.hands_off():
                 if page(coloured):
                     return
-        self.say("\n".join(lines))
+        self.say(*lines)
 
     @contextlib.contextmanager
     def hands_off(self) -> Iterator[None]:
@@ -146,7 +149,7 @@ class OperatorSession:
         if self._as_json:
             print(f"ERROR: {tame(message)}", file=sys.stderr, flush=True)
         else:
-            self._print(f"ERROR: {message}", self.err)
+            self._print_error(message)
 
     def confirm(self, question: str, command: Parsed) -> None:
         """Ask before something that can't be undone. Without a terminal the command must end with `!`."""
@@ -155,7 +158,7 @@ class OperatorSession:
         if not self.may_ask:
             raise CommandError(f"{command.command.name}: not confirmed", hint="End the command with ! to confirm it")
         with self.hands_off():
-            print(f"{question} (y/n)? ", end="", file=self.out, flush=True)
+            print(tame(f"{question} (y/n)? ", keep=""), end="", file=self.out, flush=True)
             answer = sys.stdin.readline()
         if not answer.strip().lower().startswith("y"):
             raise CommandError(f"{command.command.name}: not done")
@@ -249,7 +252,7 @@ class OperatorSession:
         if self._as_json:
             print(tame_json({"error": message}), file=self.out, flush=True)
         else:
-            self._print(f"ERROR: {message}", self.err)
+            self._print_error(message)
 
     def _log(self, line: str) -> None:
         """Into ggserr.log, masked. Commands that only look are logged too, as GoldenGate does."""

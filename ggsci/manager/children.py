@@ -76,6 +76,8 @@ class Child:
     code: int | None = None
     message: str = ""
     retry_at: float | None = None
+    gave_up: bool = False
+    """Its tries were used up: the next comes much later, and nobody waits for it."""
     retry_us: int | None = None
     waits_for: str = ""
 
@@ -469,21 +471,29 @@ class Children:
         for reader in readers:
             found, child = statuses.status_of(self._home, reader).status, self.children.get(reader.name)
             # A process just made shows as its last run ended until it has its lock.
-            to_come = child is not None and (child.alive or child.retry_at is not None)
+            waits = child is not None and child.retry_at is not None and not child.gave_up
+            to_come = waits or (child is not None and child.alive)
             if (to_come or found is statuses.Status.STARTING) and found is not statuses.Status.RUNNING:
                 return f"after a full disk {reader.kind} {reader.name}, which reads this trail, starts first"
         return ""
 
     def _give_up(self, name: str, child: Child, rule: RestartRule) -> None:
+        """For now where the cause heals (the database is away all night); for good behind a fault of ours."""
+        tries = self._tries_after(child.code)
+        then = "START it when the cause is mended."
+        if child.code == EXIT_AWAY and rule.retries:
+            child.gave_up = True
+            delay = tries.left(name, rule.reset_s)
+            child.retry_at = self._clock.monotonic() + delay
+            child.retry_us = self._clock.now_us() + int(delay * 1_000_000)
+            then = f"it is tried again in {minutes(delay)}."
         self._log.error(
             DOWN,
-            f"{child.kind} {name}: {self._tries_after(child.code).of(name)} restarts did not help within "
-            f"{minutes(rule.reset_s)}; "
-            "START it when the cause is mended.",
+            f"{child.kind} {name}: {tries.of(name)} restarts did not help within {minutes(rule.reset_s)}; {then}",
             program=child.kind,
             group=name,
             exit_code=child.code,
-            retries=self._tries_after(child.code).of(name),
+            retries=tries.of(name),
         )
 
     def _restart(self, name: str, child: Child) -> None:
@@ -493,6 +503,7 @@ class Children:
         if found and found.status.is_alive and not found.is_process:
             return  # a command of ggsci holds it: over in a moment
         child.retry_at = child.retry_us = None
+        child.gave_up = False
         # Deleted meanwhile, or started by somebody else: nothing to do.
         if group and found and not found.status.is_alive:
             self._start_by_rule(group, child, "AUTORESTART")

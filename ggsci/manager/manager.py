@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,8 @@ from trails.runtime.language.globals import read as read_globals
 from trails.runtime.language.params import parse_file
 from trails.runtime.process.diskguard import Limits
 from trails.runtime.process.loop import Process
-from trails.runtime.process.startup import Context
+from trails.runtime.process.startup import Context, exit_of
+from trails.runtime.report.report import BUG
 
 STARTED, PURGED, CHORE_FAILED = "TG-00983", "TG-01810", "TG-00924"
 REFRESHED, RULE = "TG-00985", "TG-00958"
@@ -43,6 +45,10 @@ BUSY_SECONDS = 0.05
 
 # Removing thousands of large files takes minutes: so long at a time, then the others are looked after again.
 PURGE_SECONDS = 0.5
+
+
+FAULT_SECONDS = 1.0
+"""Until a Manager with a fault of ours takes its next turn."""
 
 
 class Timers:
@@ -80,6 +86,7 @@ class Manager(Process):
         self._slots = SlotChecks(home, log, clock.monotonic())
         self._web = WebChild(home, params.web, log, clock)
         self._timers = Timers()
+        self._faulty: set[str] = set()  # chores whose last turn was a fault of ours
         self._disk = Disk(home, self._limits(), log, clock)
         self._collectors.no_space = lambda trail: self._disk.no_space(trail=trail)
         self._children.no_space = self._disk.no_space
@@ -95,7 +102,7 @@ class Manager(Process):
     def step(self) -> bool:
         """Look after groups and Collectors; purge when due."""
         self._survive("Looking after groups", self._children.look)
-        self._collectors.step()
+        self._survive("Looking after Collectors", self._collectors.step)
         self._survive("Looking after the page", self._web.step)
         now = self._context.clock.monotonic()
         self._survive("Looking at slots", lambda: self._slots.step(now, self._params.check_s))
@@ -125,11 +132,26 @@ class Manager(Process):
             self._to_purge |= {rule.pattern for rule in self._params.purge}
 
     def _survive(self, what: str, chore: Callable[[], None]) -> None:
-        """A chore that fails (a registration that can't be read) is told now and then, and ends nobody."""
+        """A chore that fails (a registration that can't be read) is told now and then, and ends nobody.
+
+        Nor does a fault of ours: this one process heals the others. It is told once until the chore has worked again.
+        """
         try:
             chore()
         except (GateError, OSError) as error:
             self._context.log.error(CHORE_FAILED, f"{what} failed: {error}", alike=what)
+        except Exception as error:  # noqa: BLE001  -- a fault of ours can be anything
+            if what not in self._faulty:
+                self._faulty.add(what)
+                self._tell_fault(what, error)
+            self._context.clock.sleep(FAULT_SECONDS)  # what woke us may still be there
+        else:
+            self._faulty.discard(what)
+
+    def _tell_fault(self, what: str, error: Exception) -> None:
+        if report := self._context.log.report:
+            report.lines(["", "Source Context:", *"".join(traceback.format_exception(error)).splitlines()])
+        self._context.log.error(BUG, f"{what} failed: {exit_of(error)[1]}. The Manager goes on")
 
     def _purge(self) -> None:
         """Purge what is due, for a moment: what is left is judged anew in the next turn. A file is told as it goes."""

@@ -39,6 +39,12 @@ class Tries:
         self._known[name] = (tries, since)
         return tries
 
+    def left(self, name: str, seconds: float) -> float:
+        """How long until counting begins anew, so many seconds after it began."""
+        now = self._clock.monotonic()
+        _, since = self._known.get(name, (0, now))
+        return max(0.0, since + seconds - now)
+
     def add(self, name: str) -> None:
         """One more is about to be made."""
         tries, since = self._known.get(name, (0, self._clock.monotonic()))

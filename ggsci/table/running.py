@@ -66,13 +66,20 @@ _STATS_NOTES = (
 
 def _for_each_kind(kind: str, name: str, article: str) -> tuple[Command, ...]:
     """The commands that Extracts and Replicats (and ER, both) share."""
+    csns = (Option("ATCSN", Takes.WORD, choice="begin"), Option("AFTERCSN", Takes.WORD, choice="begin"))
     begins = (
-        Option("ATCSN", Takes.WORD, choice="begin"), Option("AFTERCSN", Takes.WORD, choice="begin"),
-        Option("SKIPTRANSACTION", choice="begin"), Option("FILTERDUPTRANSACTIONS", choice="begin"),
+        *csns, Option("SKIPTRANSACTION", choice="begin"), Option("FILTERDUPTRANSACTIONS", choice="begin"),
         Option("PASTHOLE", choice="begin"),
-    ) if kind != "EXTRACT" else ()  # fmt: skip
-    begin_example = f" ; START {kind} {name}, AFTERCSN 0/16B3748" if kind == "REPLICAT" else ""
-    begin_note = (
+    ) if kind != "EXTRACT" else csns  # fmt: skip
+    begin_example = f" ; START {kind} {name}, AFTERCSN 0/16B3748" if kind != "ER" else ""
+    of_extract = (
+        "\nATCSN and AFTERCSN are for one Extract on a log. They are noted before the start, and hold until the trail "
+        "has a transaction behind that CSN, however often the process dies meanwhile. A CSN that the trail has already "
+        "is refused. What they leave out is a hole in the trail, at which Replicats stop (docs/recovery.md)."
+        "\n- ATCSN captures the transaction of that CSN and all later ones."
+        "\n- AFTERCSN captures those behind it."
+    )
+    begin_note = of_extract if kind == "EXTRACT" else (
         "\nThese options are for one Replicat. They are noted before the start, and obeyed once, however often the "
         "process dies meanwhile:"
         "\n- ATCSN leaves out the transactions before that CSN, also those that are still to come."
@@ -81,7 +88,7 @@ def _for_each_kind(kind: str, name: str, article: str) -> tuple[Command, ...]:
         "\n- FILTERDUPTRANSACTIONS, after an ALTER to an earlier place, leaves out the transactions that the Replicat "
         "has applied already. It refuses a trail that does not hold the last of them."
         "\n- PASTHOLE goes on behind the hole in the trail at which the Replicat has stopped (docs/recovery.md)."
-    ) if begins else ""  # fmt: skip
+    )  # fmt: skip
     cdr = (Option("REPORTCDR"),) if kind == "REPLICAT" else ()
     cdr_example = f" ; STATS {kind} {name}, REPORTCDR" if cdr else ""
     cdr_note = " REPORTCDR adds what conflict detection and resolution counted." if cdr else ""

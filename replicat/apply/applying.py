@@ -162,5 +162,5 @@ class Applying:
             self._stats.count(source, target, Op.DDL)
         self._ddls.clear()
         for mapped, passes in self._seen_ddls:
-            self.ddl_counts.seen(mapped=mapped, passes=passes)
+            self.ddl_counts.seen(None, mapped=mapped, passes=passes)
         self._seen_ddls.clear()

@@ -24,7 +24,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from trails.errors import GateError, OperatorError
+from trails.errors import AnewError, GateError, OperatorError
 from trails.fs import File, Fs
 from trails.position import Position
 
@@ -214,16 +214,16 @@ class DiscardFile:
             if not file.is_at(self.path):
                 self._close_file()
                 self._known.clear()  # they were in the file that is gone
-                raise OperatorError(
+                raise AnewError(
                     f"{self.path} was removed or replaced while records were written",
                     hint="START again: its records are written anew",
                 )
-        except OperatorError as error:
+        except (OperatorError, AnewError) as error:
             raise self._not_kept(error) from error
         self._name_durable = True
         self._close_file()  # opened by name for each batch: whoever moves the file away loses nothing
 
-    def _not_kept(self, error: OperatorError) -> OperatorError:
+    def _not_kept(self, error: OperatorError | AnewError) -> OperatorError | AnewError:
         # Of the same type: a full disk (exit code 3) stays one.
         return type(error)(
             f"the discard file does not take a record, so nothing of the batch was committed: {error.message}",

@@ -11,6 +11,7 @@ Heartbeats are no part of a job: a batch carries their blocks beside it, and may
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -167,6 +168,7 @@ class Batcher:
         self._stop = ""
         self._fitted = False
         self._hole: Unit | None = None
+        self._ahead: deque[Unit] = deque()  # what was looked at behind a hole, to be read next
         self.at_end = False
 
     @property
@@ -227,7 +229,7 @@ class Batcher:
         rest, self._held = self._held, None
         if rest is not None:
             return rest
-        while self._may_read and (unit := self._planner.next()) is not None:
+        while self._may_read and (unit := self._ahead.popleft() if self._ahead else self._planner.next()) is not None:
             self.at_end = False
             if unit.hole is not None and not self._is_left_out(unit):
                 self._hole = unit
@@ -265,10 +267,29 @@ class Batcher:
         return rest if rest.low < rest.high else None
 
     def _is_left_out(self, hole: Unit) -> bool:
-        """Whether a hole lies before a transaction that is left out: whoever applied that has passed it."""
-        if hole.csn:
-            self._fit(hole)
-        return self._skip is not None and self._skip.kind != "@" and hole.csn < self._skip.csn
+        """Whether a hole lies before a transaction that is left out: whoever applied that has passed it.
+
+        FILTERDUPTRANSACTIONS must meet the transaction that it names, so that one is left out wherever it stands.
+        """
+        if self._skip is None or self._skip.kind == "@":
+            return False
+        if self._skip.kind == ">>":
+            return hole.csn < self._skip.csn
+        behind = self._behind()
+        return bool(behind) and behind <= self._skip.csn
+
+    def _behind(self) -> str:
+        """The CSN of the first transaction behind what was read; empty if none is there yet."""
+        unit = next((unit for unit in self._ahead if unit.blocks), None)
+        while unit is None and (found := self._planner.next()) is not None:
+            if self._ahead and self._ahead[-1].hole is None and found.hole is None:
+                self._ahead.pop()  # a place: the later one says the same, and more
+            self._ahead.append(found)
+            unit = found if found.blocks else None
+        if unit is None:
+            return ""
+        self._fit(unit)
+        return self._look(unit.blocks[0])[0].csn if unit.transactions > 1 else unit.csn
 
     def _fit(self, unit: Unit) -> None:
         if self._fitted:

@@ -292,7 +292,9 @@ class SparkEngine:
             self._jvm = jvm = Jvm(
                 on_command_line(options), self._settings.scratch, self._output, self._settings.log, held
             )
-            return self._awaited(lambda: _context_in(jvm, options))
+            context = self._awaited(lambda: _context_in(jvm, options))
+            threading.Thread(target=jvm.watch, name="spark-watch", daemon=True).start()
+            return context
         except (StopAskedError, AnewError):
             raise
         except Exception as error:  # Spark's own errors share no base

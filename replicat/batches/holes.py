@@ -10,24 +10,12 @@ know that, so nobody passes a hole in silence. A crash right after the warning g
 
 from __future__ import annotations
 
-from trails.codec import decode_hole
 from trails.errors import OperatorError
 from trails.fs import Fs
 from trails.hole import Hole
-from trails.plan import Planner
+from trails.plan import Planner, hole_of
 from trails.position import Position, TrailName
-from trails.reader import Block, BlockReader
-
-
-def hole_of(fs: Fs, trail: TrailName, trail_id: bytes, block: Block) -> Hole:
-    """What stands in a HOLE block of which only the header was read."""
-    reader = BlockReader(fs, trail, block.start, trail_id or None)
-    try:
-        whole = reader.read()
-        assert whole is not None
-        return decode_hole(whole.header, whole.payload, f"{trail.path(block.start.seqno)}, RBA {block.start.rba}")
-    finally:
-        reader.close()
+from trails.reader import BlockReader
 
 
 def refused(group: str, trail: TrailName, place: Position, hole: Hole) -> OperatorError:

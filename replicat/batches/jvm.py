@@ -29,6 +29,10 @@ T = TypeVar("T")
 LOOK_SECONDS = 0.1
 GONE_SECONDS = 10.0
 """So long a process that does not answer may take to be gone: its sockets close first."""
+WATCH_SECONDS = 60.0
+"""How often one that runs is asked whether it answers."""
+SILENT_SECONDS = 60.0
+"""And how long it may take, also while it collects garbage."""
 HINT = "See {log}; a JVM that was killed had often too little memory: see the system's log and SPARKMEMORY"
 
 
@@ -75,6 +79,8 @@ class Jvm:
 
         self.gateway: Any = None
         self._log = log
+        self._why = ""  # it was ended by us
+        self._over = threading.Event()
         self._port = os.path.join(folder, "gateway")
         command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
         for name, value in options:
@@ -122,18 +128,34 @@ class Jvm:
 
     def check(self) -> None:
         """Raise AnewError unless it lives and answers."""
-        if self.process.poll() is None and self._answers():
+        if self.process.poll() is None and self._answers(GONE_SECONDS):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GONE_SECONDS)
-        raise AnewError(f"Spark's JVM is gone: {self.ended() or 'it does not answer'}", hint=HINT.format(log=self._log))
+        why = self._why or self.ended() or "it does not answer"
+        raise AnewError(f"Spark's JVM is gone: {why}", hint=HINT.format(log=self._log))
 
-    def _answers(self) -> bool:
+    def watch(self) -> None:
+        """Ask it now and then until it is gone. One that is silent is killed: all who wait for it fail, and ask check.
+
+        For a thread of its own.
+        """
+        while not self._over.wait(WATCH_SECONDS):
+            if not self._answers(SILENT_SECONDS):
+                if self.process.poll() is None:
+                    self._why = f"it has not answered for {SILENT_SECONDS:g} seconds"
+                    self.kill()
+                return
+
+    def _answers(self, seconds: float) -> bool:
         try:
-            self.gateway.jvm.System.currentTimeMillis()
+            within(seconds, self._time)
         except Exception:  # noqa: BLE001  -- py4j's errors share no base, and each says the same here
             return False
         return True
+
+    def _time(self) -> object:
+        return self.gateway.jvm.System.currentTimeMillis()  # each part of this is found by a question to it
 
     def leave(self, seconds: float) -> None:
         """Give it time to end by itself, which it does when its input ends."""
@@ -143,6 +165,7 @@ class Jvm:
 
     def kill(self) -> None:
         """End it now, in whatever state it is. Calls that are under way fail."""
+        self._over.set()
         # py4j tells each of them, with its stack, to the root logger: on the terminal, if nobody else listens there.
         logging.getLogger().addHandler(logging.NullHandler())
         with contextlib.suppress(ProcessLookupError):

@@ -32,7 +32,7 @@ from trails.ddl import DdlChange
 from trails.errors import OperatorError
 from trails.format import BlockKind
 from trails.fs import Fs
-from trails.plan import Planner
+from trails.plan import Left, Planner, hole_of
 from trails.position import Position, TrailName
 from trails.reader import BlockReader, first_seqno
 from trails.record import Op, TableDef
@@ -62,6 +62,8 @@ def find_row(
     warn = warn or note
     row = load_row(target, reg, seen)
     if row is None:
+        if not reg.alter and not {"at_csn", "after_csn"} & set(reg.start):
+            _expect_first_file(reg, fs, trail)
         row = _started(_placed(reg, fs, trail) if reg.alter else _first(reg), reg, fs, trail, warn, "")
         target.add_row(row)
         first = first_seqno(fs, trail)
@@ -87,22 +89,39 @@ def find_row(
     return new
 
 
+def _expect_first_file(reg: Registration, fs: Fs, trail: TrailName) -> None:
+    """What was purged before the group was added is nobody's fault; a file that went since then is missed."""
+    first = first_seqno(fs, trail)
+    if not first:
+        return
+    reader = BlockReader(fs, trail)
+    try:
+        reader.read(payload=False)
+        begun = reader.header.created_us if reader.header else 0
+    finally:
+        reader.close()
+    if begun > reg.added_us:
+        raise OperatorError(
+            f"the trail begins with {trail.path(first)}, a file begun after {reg.name} was added: those before it are "
+            "gone, and were never applied",
+            hint=f"Put them back, or ALTER REPLICAT {reg.name}, EXTSEQNO {first} (docs/recovery.md#purged-place)",
+        )
+
+
 def _left_out(row: CheckpointRow, new: CheckpointRow, fs: Fs, trail: TrailName) -> str:
     """What stands between two places and is not applied, in words; empty if nothing is known to."""
     if new.position <= row.position:
         return ""
-    transactions = changes = 0
     reader = BlockReader(fs, trail, row.position if row.trail_id else None, row.trail_id or None)
     try:
-        planner = Planner(reader)
-        while (unit := planner.next()) is not None and unit.end <= new.position:
-            transactions += unit.transactions if not unit.is_heartbeat else 0
-            changes += unit.changes
+        left = Left.between(Planner(reader), new.position)
+        found = [str(hole_of(fs, trail, row.trail_id, block)) for block in left.holes]
     except OperatorError as error:
         return f"; what is left out can't be counted: {error.message}"
     finally:
         reader.close()
-    return f"; {transactions} transactions with {changes} changes are left out" if transactions else ""
+    said = [f"{left} are left out"] if left.transactions else []
+    return "".join(f"; {text}" for text in [*said, *found])
 
 
 def load_row(target: Target, reg: Registration, seen: int | None) -> CheckpointRow | None:
@@ -140,21 +159,28 @@ def _placed(reg: Registration, fs: Fs, trail: TrailName) -> CheckpointRow:
 def _at_border(row: CheckpointRow, border: Border | None, fs: Fs, trail: TrailName) -> CheckpointRow:
     """Before the first transaction behind the border, also inside a block; at the trail's end, if none is there yet.
 
-    Then what comes and still lies before it is left out when it comes.
+    Then what comes and still lies before it is left out when it comes. A CSN inside a hole is a place before the hole.
     """
     reader = BlockReader(fs, trail)
     try:
         planner = Planner(reader)
         at, split, skip = planner.position, 0, border
+        hole: Position | None = None  # the first one of those that nothing has come behind
         while (unit := planner.next()) is not None:
+            if unit.hole is not None:
+                hole = hole or unit.start
             if border is not None and unit.blocks:
                 border = skip = border.fitting(unit.csn, "ALTER REPLICAT")
                 if border.is_before(unit.csn, unit.time_us):
-                    look = looker(fs, trail, reader)
-                    split = border.first(look(unit.blocks[0])) if unit.transactions > 1 else 0
-                    at, skip = unit.start, None
+                    found = looker(fs, trail, reader)(unit.blocks[0]) if unit.transactions > 1 else []
+                    split = border.first(found)
+                    inside = hole is not None and border.csn < (found[0].csn if found else unit.csn)
+                    at, split, skip = (hole, 0, None) if inside else (unit.start, split, None)
                     break
+                hole = None
             at = unit.end
+        else:
+            at = (hole if border is not None else None) or at
     finally:
         reader.close()
     place = at or Position(0, 0)

@@ -93,6 +93,8 @@ def _refused(table: DescribedTable, rule: MapRule, state: str, *, like: bool) ->
         return table.unfit
     if rule.conditions:
         return "its MAP has FILTER or WHERE, and COMPARE compares only rows that arrive as they are"
+    if rule.ignored:
+        return "IGNORE switches hold for its MAP, so the target may have other rows than the source"
     if state != LIVE:
         return f"its load is not done ({state}); INFO TABLES shows how far it is"
     return "" if like else "source and target are databases of different kinds"

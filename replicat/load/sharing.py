@@ -11,6 +11,7 @@ from replicat.load.group import LoadingGroup
 from replicat.model.mapparams import MapRule
 from replicat.params import ReplicatParams
 from trails.errors import GateError
+from trails.record import DELETE, TRUNCATE
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import Home
 from trails.runtime.language import params as language
@@ -50,6 +51,7 @@ def keeps_more(rule: MapRule) -> str:
         "INSERTALLRECORDS": toggles.insert_all, "INSERTDELETES": toggles.insert_deletes,
         "INSERTUPDATES": toggles.insert_updates, "UPDATEDELETES": toggles.update_deletes,
     }  # fmt: skip
+    options |= {"IGNOREDELETES": DELETE in rule.ignored, "IGNORETRUNCATES": TRUNCATE in rule.ignored}
     return next((name for name, on in options.items() if on), "")
 
 

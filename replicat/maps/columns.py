@@ -17,8 +17,8 @@ from replicat.maps.expressions.compiling import Compiler
 from replicat.model.mapparams import Assignment, MapRule
 from replicat.model.plan import Operand, Slot
 from replicat.model.target import TargetColumn, TargetTable
-from trails.columns import TOKEN, ColumnName
 from trails.errors import OperatorError
+from trails.naming import TOKEN, ColumnName
 from trails.record import TableDef
 
 _OF_THE_ROW = ("column", "missing")

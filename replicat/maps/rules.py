@@ -216,6 +216,7 @@ def plan_table(
         exceptions=exceptions,
         conflict=conflict,
         across=_across(mapper),
+        ignored=rule.ignored,
     )
     program = _program(mapper, filters)
     if program is not None:

@@ -118,7 +118,7 @@ class MapRule:
     """One MAP: source tables that match go to `target`; `where` is file:line for messages.
 
     `error_rules`: its own REPERRORs, then the global ones in force there; no code twice, so the first that fits counts.
-    `zero_dates`: those that no calendar has become NULL (ZERODATE NULL).
+    `zero_dates`: those that no calendar has become NULL (ZERODATE NULL). `ignored`: operations that it does not take.
     `overrides`: switches among its own options, already in `toggles` once the file is read.
     """
 
@@ -140,3 +140,4 @@ class MapRule:
     resolve: tuple[ResolveRule, ...] = ()
     weight: int = 0
     zero_dates: bool = False
+    ignored: frozenset[int] = frozenset()

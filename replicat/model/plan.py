@@ -120,7 +120,7 @@ class TablePlan:
     `error_rules`: REPERROR for this table, the MAP's own before the global ones; `exceptions`: plans of the exceptions
     tables (MAPEXCEPTION, EXCEPTIONSONLY), which append a row for each change. `across`: UNIQUE, ANY, or nothing.
     `zero_dates`: columns of the row that the plan's worker gets, whose zero dates become NULL. `loading`: the chunks of
-    a table that is being loaded.
+    a table that is being loaded. `ignored`: operations that the MAP does not take.
 
     What follows from these: `gives_up`: REPERROR may leave out a change of it (a row that is missing is found in any
     net effect); `lenient`: it is not known of some changes if their row is there; `asks_facts`: it matters of which
@@ -143,6 +143,7 @@ class TablePlan:
     across: str = ""
     zero_dates: tuple[int, ...] = ()
     loading: Loading | None = None
+    ignored: frozenset[int] = frozenset()
     gives_up: bool = field(init=False, repr=False, compare=False)
     lenient: bool = field(init=False, repr=False, compare=False)
     asks_facts: bool = field(init=False, repr=False, compare=False)

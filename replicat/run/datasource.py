@@ -11,6 +11,8 @@ One row a change, of whole transactions only, decoded by the code that Replicat 
 (seqno/RBA) at transaction borders; without them all that is durable when the read begins. An image is a map from column
 name to text: NULL is a null value, a column that the source did not give is not in it, bytes are `\x` and hex digits.
 `tokens` has what TABLE's TOKENS sent along.
+A hole in the trail (changes that an ALTER left out) ends the read with an error that names both places;
+`.option("holes", "pass")` lets it go on behind it.
 A truncate is one row a table, a change of a table's shape (DDL) one row without images.
 Partitions carry places of blocks, so the executors must reach the trail's folder. An encrypted trail is decrypted with
 the keys in dirwlt beside its dirdat, or in that of the home that `.option("home", "/gg")` names; they stay there, as
@@ -31,13 +33,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from replicat.model.forms import text_of
 from replicat.work.decode import Task, blocks
-from trails.columns import TOKEN
 from trails.ddl import DdlChange
 from trails.errors import OperatorError
 from trails.fs import RealFs
-from trails.plan import Planner, Unit
+from trails.naming import TOKEN
+from trails.plan import Planner, Unit, hole_of
 from trails.position import WALLET_FOLDER, Position, TrailName
-from trails.reader import BlockReader
+from trails.reader import Block, BlockReader
 from trails.record import MISSING, Image, Op, TableDef, time_of
 from trails.walk import NO_CHANGES, walk
 
@@ -95,10 +97,11 @@ class TrailReader(DataSourceReader):
         self._trail = _trail(options)
         self._begin = _position(options, "begin")
         self._end = _position(options, "end")
+        self._pass_holes = _pass_holes(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Whole transactions, about PARTITION_BYTES a partition; one large transaction is one partition."""
-        return _partitions(self._trail, self._begin, self._end)
+        return _partitions(self._trail, self._begin, self._end, self._pass_holes)
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
         """Rows of one partition."""
@@ -112,6 +115,7 @@ class TrailStreamReader(DataSourceStreamReader):
     def __init__(self, options: Any) -> None:
         self._trail = _trail(options)
         self._begin = _position(options, "begin")
+        self._pass_holes = _pass_holes(options)
         self._seen = self._begin
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  -- Spark's name
@@ -135,7 +139,7 @@ class TrailStreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Whole transactions between two offsets."""
         begin, last = Position.parse(start["position"]), Position.parse(end["position"])
-        return _partitions(self._trail, _after_start(begin), last)
+        return _partitions(self._trail, _after_start(begin), last, self._pass_holes)
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
         """Rows of one partition."""
@@ -166,18 +170,29 @@ def _position(options: Any, name: str) -> Position | None:
         raise OperatorError(f"format trail: option {name}: {error}") from None
 
 
+def _pass_holes(options: Any) -> bool:
+    given = str(options.get("holes") or "raise")
+    if given not in ("raise", "pass"):
+        raise OperatorError(f"format trail: option holes: expected raise or pass, found {given!r}")
+    return given == "pass"
+
+
 def _after_start(position: Position) -> Position | None:
     """0/0 stands for the first file there is."""
     return None if position == Position(0, 0) else position
 
 
-def _partitions(trail: TrailName, begin: Position | None, end: Position | None) -> list[InputPartition]:
+def _partitions(
+    trail: TrailName, begin: Position | None, end: Position | None, pass_holes: bool
+) -> list[InputPartition]:
     reader = BlockReader(RealFs(), trail, begin)
     try:
         planner = Planner(reader)
         groups: list[list[Unit]] = [[]]
         size = 0
         while (unit := planner.next()) is not None and (end is None or unit.end <= end):
+            if unit.hole is not None and not pass_holes:
+                raise _at_hole(trail, reader, unit.hole)
             if unit.blocks and not unit.is_heartbeat:
                 if groups[-1] and size + unit.raw_bytes > PARTITION_BYTES:
                     groups.append([])
@@ -189,6 +204,15 @@ def _partitions(trail: TrailName, begin: Position | None, end: Position | None) 
         return [_partition(trail, trail_id, units, definitions) for units in groups]
     finally:
         reader.close()
+
+
+def _at_hole(trail: TrailName, reader: BlockReader, block: Block) -> OperatorError:
+    assert reader.header is not None
+    hole = hole_of(RealFs(), trail, reader.header.trail_id, block)
+    return OperatorError(
+        f"format trail: {hole}: {trail}, position {block.start}",
+        hint='Read up to there, or set option "holes" to "pass"',
+    )
 
 
 def _partition(

@@ -3,6 +3,7 @@
 phase.py has the phases, applying.py what is applied in the open transaction, planning.py the plans.
 Rule: the row is the only truth (I3). Each new connection starts from it, never from memory: a killed predecessor's
 commit may have landed meanwhile (CW-01), an asynchronous commit may be gone after a crash of the target (CW-16).
+All of it is about one object, which holds the row, the phase and the connection together: what could stand apart does.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from replicat.run.telling import ApplyLag
 from replicat.targets.contract import Target
 from trails.checkpoint import Checkpoint, Place
 from trails.ddl import DdlChange
-from trails.errors import AwayError, GateError, OperatorError
+from trails.errors import AnewError, AwayError, GateError, OperatorError
 from trails.fs import Fs
+from trails.plan import hole_of
 from trails.position import Position, TrailName
 from trails.reader import Block
 from trails.runtime.clock import Clock
@@ -150,7 +152,7 @@ class Replicat(GroupProcess):
                 self._pausing.make(self._row)
             self._planning.check_start(fs, trail, self._begin, self._row.trail_id, began=bool(self._row.csn))
         except (PlaceLostError, ShapeChangedError) as error:
-            raise OperatorError(str(error), hint="It changed while this process was starting: START again") from error
+            raise AnewError(str(error), hint="It changed while this process was starting: START again") from error
 
     # Process
 
@@ -234,7 +236,7 @@ class Replicat(GroupProcess):
 
     def _at_hole(self, pipeline: BatchPipeline, block: Block) -> None:
         """All before it is applied."""
-        hole = holes.hole_of(self._fs, self._trail, pipeline.trail_id, block)
+        hole = hole_of(self._fs, self._trail, pipeline.trail_id, block)
         if not self._params.pass_holes:
             self._flush_row(pipeline)  # where INFO shows that it stands
             raise holes.refused(self._registration.name, self._trail, block.start, hole)

@@ -14,6 +14,7 @@ from replicat.model.plan import ANY, Plans, TablePlan
 from replicat.model.programs import Programs, programs_of
 from replicat.model.target import Bag, Rows, Step, Truncate, UnmappedError, Work
 from replicat.work.bychunk import ByChunk, ChunkJudge
+from replicat.work.ignoring import Ignoring
 from replicat.work.layers import Layered, Turns
 from replicat.work.mapped import Evaluations, MappedWorker, RowMapper
 from replicat.work.net.part import MappedChange, Part
@@ -92,7 +93,7 @@ class _Fan:
 
 
 _SKIP = _Skip()
-_Worker = Worker | Layered | _Skip | _Keeper | ZeroDates | MappedWorker | ByChunk | _Fan
+_Worker = Worker | Layered | _Skip | _Keeper | ZeroDates | MappedWorker | ByChunk | _Fan | Ignoring
 _Plans = Sequence[tuple[TablePlan, ...]]
 
 
@@ -254,13 +255,19 @@ class Builder:
                 found = self._open[place] = (plan, Layered(plan, self._turns, across, lenient=lenient))
             else:
                 found = self._open[place] = (plan, worker_of(plan, lenient=lenient))
-        if plan.mapping is None and self._kept is None and not plan.zero_dates and plan.loading is None:
+        plain = plan.mapping is None and not plan.zero_dates and plan.loading is None and not plan.ignored
+        if plain and self._kept is None:
             return found[1]
         return self._around(plan, found[1])
 
     def _around(self, plan: TablePlan, inner: Worker | Layered | _Keeper | ZeroDates) -> _Worker:
         """Who judges and maps the rows, or keeps them one by one, before that worker gets them."""
         pair = plan.source, plan.target
+        taking = self._taking(plan, pair, inner)
+        return Ignoring(plan.ignored, taking, self._left_out(self._filtered, pair)) if plan.ignored else taking
+
+    def _taking(self, plan: TablePlan, pair: tuple[str, str], inner: Worker | Layered | _Keeper | ZeroDates) -> _Worker:
+        """The same for the changes that the MAP takes."""
         if self._kept is not None:
             inner = _Keeper(plan, inner, self._kept)
         if plan.zero_dates:
@@ -299,7 +306,8 @@ class Builder:
             if plan.error:
                 raise UnmappedError(plan.source, plan.error)
             self._count((plan,), (0, 0, 0, 1))
-        emptied = [plan for plan in plans if _is_emptied(plan) and self._empties(plan)]
+        taken = [plan for plan in plans if TRUNCATE not in plan.ignored]
+        emptied = [plan for plan in taken if _is_emptied(plan) and self._empties(plan)]
         for plan in plans:
             if plan not in emptied:  # a table of changes keeps them; of one that is loaded the snapshots see it
                 self._filtered.setdefault((plan.source, plan.target), [0, 0, 0, 0])[3] += 1

@@ -288,3 +288,63 @@ def test_logdump_shows_tokens_apart(capture: Capture) -> None:
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert "id (key) '1'" in lines
     assert "@TOKEN ID 'token'" in lines
+
+
+def test_filters_and_switches_on_a_whole_pipe(pipe: tuple[Capture, LinkBench]) -> None:
+    """OT-34: START refuses what can't be asked; then rows move in and out, across the death of both ends."""
+    capture, bench = pipe
+    capture.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, n numeric(8, 2), at timestamptz, doc json)",
+        "CREATE TABLE log (v text)",
+        "CREATE TABLE narrow (id int PRIMARY KEY, n int)",
+    )
+    capture.register()
+    for clause, message in (
+        ("t, WHERE (m = 1)", "the table has no column m"),
+        ("t, WHERE (doc = 'x')", "doc is of type json, which is not compared here"),
+        ("t, WHERE (n > 'ten')", "'ten' is no decimal, which n is"),
+        (
+            "narrow, FILTER (n > 1)",
+            r"narrow is under GETUPDATEBEFORES or a filter \(e\.prm:4\).*ADD TRANDATA .*, ALLCOLS",
+        ),
+    ):
+        capture.tables = f"TABLE public.{clause};\n"
+        with pytest.raises(OperatorError, match=message):
+            capture.start()
+    capture.tables = (
+        "TABLE public.t, WHERE (n >= 10 AND at > '2024-02-29 12:00:00');\nIGNOREDELETES\nTABLE public.log;\n"
+    )
+    early, late = "'2024-02-29 11:00:00+00'", "'2024-02-29 11:00:00-05'"
+    capture.sql(
+        f"INSERT INTO t VALUES (1, 10, {late}), (2, 9.99, {late}), (3, 11, {early})",
+        "INSERT INTO log VALUES ('one')", "DELETE FROM log",
+        "UPDATE t SET n = 10.00 WHERE id = 2", f"UPDATE t SET at = {late} WHERE id = 3",
+    )  # fmt: skip
+    extract = capture.start()
+    capture.drain(extract)
+    extract._writer.abandon()  # a crash: no last save
+    extract.close()
+    bench.start()
+    bench.drain()
+    assert bench.pump is not None
+    bench.pump.kill()
+    bench.pump.wait()
+    capture.sql(
+        "UPDATE t SET n = NULL WHERE id = 1", "UPDATE t SET id = 4 WHERE id = 2", "UPDATE t SET n = 1 WHERE id = 4"
+    )
+    with capture.running() as extract:
+        capture.drain(extract)
+    bench.start()
+    bench.drain()
+    for trail in (None, bench.remote):
+        rows: dict[str, str | None] = {}
+        found = [(c.op, c.after, c.before) for one in capture.changes(trail) for c in one if c.table.name == "t"]
+        for _, after, before in found:
+            if before is not None:
+                del rows[before["id"]]
+            if after is not None:
+                assert after["id"] not in rows
+                rows[after["id"]] = after["n"]
+        assert [op for op, _, _ in found] == [Op.INSERT, Op.INSERT, Op.INSERT, Op.DELETE, Op.UPDATE, Op.DELETE]
+        assert rows == {"3": "11.00"}
+        assert [c.op for one in capture.changes(trail) for c in one if c.table.name == "log"] == [Op.INSERT]

@@ -93,7 +93,7 @@ def test_tables_without_full_identity_are_refused_at_the_start(capture: Capture)
     capture.sql("CREATE TABLE a (id int PRIMARY KEY)", 'CREATE TABLE "B" (id int PRIMARY KEY)', *TOASTED)
     capture.register()
     message = (
-        r"(?s)table public\.B is under GETUPDATEBEFORES \(e\.prm:5\), but its replica identity is default.*"
+        r"(?s)table public\.B is under GETUPDATEBEFORES or a filter \(e\.prm:5\), but its replica identity is default.*"
         r"ADD TRANDATA public\.B, ALLCOLS \(or ALTER TABLE \"public\"\.\"B\" REPLICA IDENTITY FULL\).*public\.a.*"
     )
     with pytest.raises(OperatorError, match=message) as caught:

@@ -77,7 +77,7 @@ def test_tables_are_instantiated_loaded_and_live_while_rows_are_written(host: Ho
     def write() -> None:
         with psycopg.connect(source_db, autocommit=True) as conn:
             for n in range(1, 100_000):
-                if done.wait(0.02):
+                if done.wait(0.1):
                     return
                 conn.execute(b"INSERT INTO item VALUES (%d, 1, 'new')" % (ROWS + n))
                 conn.execute(b"UPDATE item SET name = 'now', kind = kind + 1 WHERE id = %d" % (n % ROWS + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -116,6 +117,30 @@ def test_lost_and_old_checkpoint_files_change_nothing(bench):
         bench.drain()
         assert bench.stop() == 0
         bench.assert_equal()
+
+
+def test_another_home_at_the_pumps_address_gets_nothing(bench, tmp_path):
+    """On localhost, in plain TCP, after the checkpoint files were lost; ETROLLOVER leads there, and not back again."""
+    source = drained_and_stopped(bench)
+    other, trail = bench.second_home(tmp_path / "other")
+    shutil.rmtree(bench.near.folder("dirchk"))
+    os.mkdir(bench.near.folder("dirchk"), 0o700)
+    source.mixed(5)
+    bench.manager.home = other
+    bench.start()
+    code, said = bench.ended()
+    assert (code, records_of(bench.fs, trail)) == (2, [])
+    assert f"is of home {other.id}; PMP1 has sent this trail to home {bench.far.id}" in said
+    bench.register(alter_no=1, alter={"seqno": 0, "rba": 0, "etrollover": True})
+    bench.start()
+    bench.drain()
+    assert bench.stop() == 0
+    assert records_of(bench.fs, trail) == records_of(bench.fs, bench.local)
+    bench.manager.home = bench.far
+    bench.start()
+    code, said = bench.ended()
+    assert code == 2
+    assert f"is of home {bench.far.id}; PMP1 has sent this trail to home {other.id}" in said
 
 
 def test_an_alter_is_obeyed_once(bench):

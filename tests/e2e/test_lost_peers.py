@@ -24,7 +24,8 @@ from replicat.targets.postgres import link
 from tests.support.capturing import Capture, step_until
 from tests.support.direct_target import Direct
 from tests.support.front import GSS, TLS, asked, fatal
-from trails.errors import AwayError
+from trails.errors import AwayError, OperatorError
+from trails.runtime.secrets.serverurl import ServerUrl
 
 pytestmark = pytest.mark.e2e
 
@@ -44,6 +45,17 @@ def proxied(url: str, port: int) -> Iterator[tuple[Proxy, str]]:
 
 
 # --- being let in -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", ["u@a..b/d", "u@localhost:1/d?connect_timeout=abc"], ids=["host", "connect_timeout"])
+def test_a_url_that_nobody_can_use_is_for_a_person(rest: str) -> None:
+    """A name that IDNA refuses, and a value that the driver can't read, at the source and at the target."""
+    for connect in (Session, link.connect):
+        with pytest.raises(OperatorError, match=r"SOURCEDB|target database refuses|TARGETDB"):
+            connect(f"postgresql://{rest}", "test")
+    if "a..b" in rest:
+        with pytest.raises(OperatorError, match="is no host's name"):
+            ServerUrl.of(f"mysql://{rest}", "SOURCEDB", "mysql", 3306).dial()
 
 
 def _by_tls_only(peer: socket.socket) -> None:
@@ -210,20 +222,25 @@ def test_a_silent_target_is_lost(target_db: str, pg_target: PostgresServer) -> N
 def test_a_long_statement_is_borne_as_long_as_the_server_works_on_it(target_db: str, pg_target: PostgresServer) -> None:
     """And no longer: here its answer is lost on the way, and only another connection can tell."""
     name = urlsplit(target_db).path[1:]
-    works = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'SELECT pg_sleep(%'"
+    works = f"FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'SELECT pg_sleep(600%'"
+
+    def stall(proxy: Proxy) -> None:
+        """Once the server works on it; then the work ends, and its answer goes nowhere."""
+        wait_for(lambda: pg_target.sql(f"SELECT 1 {works}"))
+        proxy.stall.set()
+        pg_target.sql(f"SELECT pg_cancel_backend(pid) {works}")
+
     with proxied(pg_target.url(name, tcp=True), pg_target.port) as (proxy, url):
         conn = link.connect(url, "test")
         conn.silent_seconds = 0.2
         try:
             assert conn.execute("SELECT pg_sleep(1), 'done'").fetchall() == [("", "done")]
-            stalls = threading.Thread(
-                target=lambda: wait_for(lambda: pg_target.sql(works)) and proxy.stall.set(), daemon=True
-            )
+            stalls = threading.Thread(target=stall, args=(proxy,), daemon=True)
             stalls.start()
             assert conn._options
             conn._options = {**conn._options, "port": pg_target.port}  # only this one connection is silent
             with pytest.raises(AwayError, match="has not answered"), link.mapped(conn):
-                conn.execute("SELECT pg_sleep(1.5)")
+                conn.execute("SELECT pg_sleep(600)")
             stalls.join(PATIENCE)
             assert conn.closed
         finally:
@@ -245,20 +262,25 @@ def test_a_silent_mariadb_target_is_lost(mariadb: Mysqld) -> None:
 def test_a_long_statement_of_mariadb_is_borne_while_it_is_worked_on(mariadb: Mysqld) -> None:
     """As PostgreSQL's."""
     mariadb.sql("CREATE DATABASE busy")
-    works = "SELECT 1 FROM information_schema.processlist WHERE db = 'busy' AND info LIKE 'SELECT sleep(%'"
+    works = "SELECT id FROM information_schema.processlist WHERE db = 'busy' AND info LIKE 'SELECT sleep(600%'"
+
+    def stall(proxy: Proxy) -> None:
+        """As above."""
+        ((number,),) = wait_for(lambda: mariadb.sql(works))
+        proxy.stall.set()
+        mariadb.sql(f"KILL QUERY {number}")
+
     with proxied(mariadb.url("busy"), mariadb.port) as (proxy, url):
         conn = mysql_link.connect(url)
         conn.silent_seconds = 0.2
         try:
             assert mysql_link.query(conn, "SELECT sleep(1), 'done'") == [(0, "done")]
-            stalls = threading.Thread(
-                target=lambda: wait_for(lambda: mariadb.sql(works)) and proxy.stall.set(), daemon=True
-            )
+            stalls = threading.Thread(target=stall, args=(proxy,), daemon=True)
             stalls.start()
             assert conn.where is not None
             conn.where = replace(conn.where, port=mariadb.port)  # only this one connection is silent
             with pytest.raises(AwayError, match="has not answered"), mysql_link.mapped(conn):
-                mysql_link.query(conn, "SELECT sleep(1.5)")
+                mysql_link.query(conn, "SELECT sleep(600)")
             stalls.join(PATIENCE)
             assert not conn.open
         finally:

@@ -33,7 +33,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own-database.md").read_text()
 HOWTO = (ROOT / "docs" / "howto.md").read_text()
-TRIED = ("Make trail files smaller", "Encrypt the trails", "Change a password", "Renew certificates", "Watch it")
+UNINSTALL = (ROOT / "docs" / "upgrade.md").read_text().partition("\n## Uninstall\n")[2]
+TRIED = (
+    "Change a table's columns",
+    "Make trail files smaller",
+    "Encrypt the trails",
+    "Change a password",
+    "Renew certificates",
+    "Watch it",
+)
 BLOCK = re.compile(r"^```(\w+) (\w+)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PASSWORDS = dict(re.findall(r"CREATE ROLE (\w+) .*PASSWORD '([^']+)'", PAGE))
 TABLES = """
@@ -194,11 +202,11 @@ def test_every_block_of_the_page_works_as_the_roles_that_it_makes(site: Site, ma
     _heartbeats_arrive(site)
     _mariadb(site, mariadb)
     _tasks_of_howto(site)
+    _add_a_table(site)
     assert replicat is not None
     replicat.terminate()
     assert replicat.wait(PATIENCE) == 0
-    site.commands("source", "STOP EXTRACT *\nSTOP MANAGER!")
-    site.commands("target", "STOP MANAGER!")
+    _uninstall(site)
 
 
 def _tasks_of_howto(site: Site) -> None:
@@ -214,6 +222,43 @@ def _tasks_of_howto(site: Site) -> None:
                 site.commands(side, re.sub(r"(REPLACE USER (\w+) ALIAS.*)", r"\1, PASSWORD 'another'", lines))
                 run += 1
     assert run >= 8
+
+
+def _add_a_table(site: Site) -> None:
+    """The section of docs/howto.md, with the publication that a superuser did not make."""
+    source, target = site.servers["source"], site.servers["target"]
+    for side in DATABASES:
+        site.sql(side, "CREATE TABLE invoices (id int PRIMARY KEY, cents bigint)", user="shop_owner")
+    site.sql("source", "ALTER ROLE gate_setup LOGIN")
+    ((slot,),) = source.sql("SELECT slot_name FROM pg_replication_slots", "shop")
+    section = HOWTO.partition("\n## Add a table\n")[2].partition("\n## ")[0]
+    login, restart, _ = [text for kind, _, _, text in BLOCK.findall(section) if kind == "ggsci"]
+    site.commands("source", login)
+    site.sql("source", f'ALTER PUBLICATION "{slot}" ADD TABLE public.invoices')
+    site.commands("source", restart)
+    site.sql("source", "INSERT INTO invoices VALUES (1, 100)", user="shop_owner")
+    site.commands("source", "WAIT EXTRACT *")
+    wait_for(lambda: bool(target.sql("SELECT 1 FROM invoices WHERE cents = 100", "head")))
+
+
+def _uninstall(site: Site) -> None:
+    """docs/upgrade.md: nothing of the pipeline is left, and the application's tables are as they were."""
+    site.sql("source", "ALTER ROLE gate_setup NOLOGIN")
+    site.sql("target", "ALTER ROLE gate_apply PASSWORD 'another'")  # as the how-to section has changed it
+    for kind, side, _, text in BLOCK.findall(UNINSTALL):
+        lines = re.sub(r"STOP REPLICAT .*\n", "", text)
+        {"sql": site.sql, "sh": site.shell, "ggsci": site.commands}[kind](side, lines)
+    for side, server in site.servers.items():
+        left = server.sql(
+            "SELECT rolname FROM pg_roles WHERE rolname LIKE 'gate%' UNION ALL SELECT slot_name FROM "
+            "pg_replication_slots UNION ALL SELECT pubname FROM pg_publication UNION ALL SELECT nspname FROM "
+            "pg_namespace WHERE nspname IN ('gate', 'trailgate') UNION ALL SELECT relname FROM pg_class "
+            "WHERE relname IN ('orders', 'customer', 'invoices') AND relkind = 'r' AND relreplident = 'f'",
+            DATABASES[side],
+        )
+        assert left == [], left
+        assert server.sql("SELECT 1 FROM orders LIMIT 1", DATABASES[side])
+        assert not site.hosts[side].home.exists()
 
 
 def _mariadb(site: Site, mariadb: MariaServer) -> None:

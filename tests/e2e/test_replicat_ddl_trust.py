@@ -23,7 +23,18 @@ from replicat.model.target import RefusedError, TargetColumn, TargetTable
 from replicat.params import ReplicatParams
 from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import kind_of, open_target
-from tests.support.ddl_hostile import BEFORE, Victim, adding, creating, hostile_columns, plain_columns
+from tests.support.ddl_hostile import (
+    BEFORE,
+    HOSTILE,
+    INTO,
+    TRAP,
+    Victim,
+    adding,
+    column,
+    creating,
+    hostile_columns,
+    plain_columns,
+)
 from tests.support.ddl_target import definition, table_shape
 from trails.ddl import DROP, DdlChange, DdlColumn, TableShape
 from trails.errors import GateError, OperatorError
@@ -64,46 +75,13 @@ def _fetched(cursor: Any) -> list[tuple[Any, ...]]:
 postgres_only = pytest.mark.parametrize("victim", ["postgresql"], indirect=True)
 every_kind = pytest.mark.parametrize("victim", KINDS, indirect=True)
 
-DO = "CREATE ROLE intruder SUPERUSER"
-INTO = f"int); {DO}; CREATE TABLE y (z int"
-
-
-def _column(native: str = "integer", kind: str = "integer", **more: Any) -> DdlColumn:
-    return DdlColumn(9, "c", kind, native, **more)
-
-
-HOSTILE = [
-    creating("t1", _column(INTO)),
-    creating("t2", _column(INTO, "text")),
-    creating("t3", _column(default=f"1); {DO}; --")),
-    creating("t4", _column(default="evil()")),
-    creating("t5", _column(default="evil(id)", generated=True)),
-    creating("t6", _column(default="(id OPERATOR(public.+) 1)", generated=True)),
-    creating("t7", _column("text", "text", default="pg_read_file('/etc/passwd'::text)")),
-    creating("t8", _column("public.evil", "integer", missing="1")),
-    creating("t9", _column("text", "text", default="lo_import('/etc/passwd'::text)")),
-    creating("t\udcff"),
-    creating("t\0"),
-    creating("t10", DdlColumn(9, "c\udcff", "text", "text")),
-    *(
-        adding(_column(native, kind, missing=missing), BEFORE)
-        for native, kind in (("integer", "integer"), ("text", "text"), ("bytea", "bytes"), ("numeric", "decimal"))
-        for missing in (
-            f"1'); {DO}; --",
-            "1, DROP COLUMN keep",
-            f"\\x'); {DO}; --",
-            "1) , DROP COLUMN keep, ADD d (int",
-        )
-    ),
-]
-
 
 @every_kind
 def test_a_hostile_trail_runs_nothing_of_its_own(victim: Victim):
     """I11: types, defaults, what generates, values: each a part of the one statement it belongs to, or left out."""
     victim.query(f"CREATE TABLE {victim.schema}.t (id varchar(9) PRIMARY KEY, keep varchar(9))")
     victim.query(f"INSERT INTO {victim.schema}.t VALUES ('1', 'kept')")
-    drops = [adding(_column(), BEFORE).new]
+    drops = [adding(column(), BEFORE).new]
     for change in HOSTILE:
         back = DdlChange("ALTER", drops[0], BEFORE, "ALTER TABLE ...") if change.op == "ALTER" else None
         victim.apply(change, *([back] if back else []))
@@ -141,8 +119,8 @@ def test_hostile_labels_of_an_enum_are_only_values(victim: Victim):
     victim.query(f"INSERT INTO {victim.schema}.t VALUES ('1', 'kept', 'first')")
 
     def labelled(label: str) -> TableShape:
-        column = DdlColumn(3, "c", "enum", "public.mood", inner=((99999, label),))
-        return replace(BEFORE, columns=(*BEFORE.columns, column))
+        mood = DdlColumn(3, "c", "enum", "public.mood", inner=((99999, label),))
+        return replace(BEFORE, columns=(*BEFORE.columns, mood))
 
     steps = [labelled(label) for label in ["first", *labels, "last"]]
     changes = [DdlChange("ALTER", old, new, "ALTER TYPE") for old, new in itertools.pairwise(steps)]
@@ -159,27 +137,6 @@ def test_without_the_parameter_a_trail_changes_no_table(victim: Victim):
         victim.query(f"SELECT * FROM {victim.schema}.t")
 
 
-TRAP = [
-    "CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; SET ROLE app",
-    """CREATE FUNCTION public.now_bad() RETURNS int LANGUAGE plpgsql VOLATILE AS
-    'BEGIN ALTER ROLE app SUPERUSER; RETURN 1; END'""",
-    """CREATE FUNCTION public.evil(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
-    'BEGIN RETURN (SELECT public.now_bad()); END'""",
-    "CREATE FUNCTION public.lower(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT public.evil(1)::text'",
-    """CREATE FUNCTION public.join_bad(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS
-    'SELECT public.evil(1)::text'""",
-    "CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = public.join_bad)",
-    "CREATE FUNCTION public.sum_bad(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT public.evil(1)'",
-    "CREATE OPERATOR public.+ (LEFTARG = int, RIGHTARG = int, FUNCTION = public.sum_bad)",
-    "CREATE DOMAIN public.dom AS int CHECK (public.evil(VALUE) = 1)",
-    "CREATE TYPE public.own AS (a int)",
-    """CREATE FUNCTION public.to_own(int) RETURNS public.own LANGUAGE sql IMMUTABLE AS
-    'SELECT ROW(public.evil($1))::public.own'""",
-    "CREATE CAST (int AS public.own) WITH FUNCTION public.to_own(int) AS IMPLICIT",
-    "RESET ROLE",
-]  # fmt: skip
-
-
 @postgres_only
 def test_an_ordinary_user_of_the_source_becomes_no_superuser(victim: Victim):
     """Functions, operators, casts and domains that he has at the target too are not called in Replicat's name."""
@@ -192,23 +149,23 @@ def test_an_ordinary_user_of_the_source_becomes_no_superuser(victim: Victim):
         victim.query("ROLLBACK")
         text = {"native": "text", "kind": "text"}
         attacks = [
-            _column(default="public.evil(id)", generated=True),
-            _column(default="public.evil(1)"),
-            _column(default="now_bad()"),
-            _column(**text, default="lower('x'::text)"),
-            _column(**text, default="lower((id)::text)", generated=True),
-            _column(**text, default="(('a'::text) || 'b'::text)", missing="ab"),
-            _column(default="(id + 1)", generated=True),
-            _column("public.dom", missing="1", default="1"),
-            _column("public.own", "composite", default="1", missing="(1)"),
-            _column("public.own", "composite", default="'(1)'::public.own", missing="(1)"),
-            _column("public.own", "composite", default="(1)::public.own"),
+            column(default="public.evil(id)", generated=True),
+            column(default="public.evil(1)"),
+            column(default="now_bad()"),
+            column(**text, default="lower('x'::text)"),
+            column(**text, default="lower((id)::text)", generated=True),
+            column(**text, default="(('a'::text) || 'b'::text)", missing="ab"),
+            column(default="(id + 1)", generated=True),
+            column("public.dom", missing="1", default="1"),
+            column("public.own", "composite", default="1", missing="(1)"),
+            column("public.own", "composite", default="'(1)'::public.own", missing="(1)"),
+            column("public.own", "composite", default="(1)::public.own"),
         ]
         victim.query("CREATE TABLE public.t (id int PRIMARY KEY, keep text, i int)")
         victim.query("INSERT INTO public.t VALUES (1, 'kept', 5)")
         before = TableShape("s", "t", (_id(), BEFORE.columns[1], DdlColumn(3, "i", "integer", "integer")), ("id",))
         for number, attack in enumerate(attacks):
-            victim.apply(creating(f"n{number}", attack), adding(attack, before), adding(_column(), before))
+            victim.apply(creating(f"n{number}", attack), adding(attack, before), adding(column(), before))
             victim.query("ALTER TABLE public.t DROP COLUMN IF EXISTS c")
         retyped = TableShape("s", "t", (*before.columns[:2], DdlColumn(3, "i", "composite", "public.own")), ("id",))
         victim.apply(DdlChange("ALTER", before, retyped, "ALTER TABLE ..."))
@@ -392,7 +349,7 @@ def test_replicat_needs_no_superuser(pg_target: PostgresServer, target_db: str, 
         try:
             settings_ = TargetSettings(target_db, ("own", "chk"), "REP1", 77)
             made = Victim(tmp_path, target_db.replace("postgres@", "gate@"), "own", lambda t: _fetched(conn.execute(t)))
-            made.apply(creating("t", _column()), more="")
+            made.apply(creating("t", column()), more="")
             made.feed.close()
             assert made.query("SELECT relowner::regrole::text FROM pg_class WHERE oid = 'own.t'::regclass") == [
                 ("gate",)
@@ -414,5 +371,5 @@ def test_an_operator_error_is_all_that_comes_of_a_hostile_change(target_db: str,
     with psycopg.connect(target_db, autocommit=True) as conn:
         made = Victim(tmp_path, target_db, "public", lambda text: _fetched(conn.execute(text)))
         with contextlib.closing(made.feed), pytest.raises(OperatorError, match="column c is of a type") as told:
-            made.apply(creating("t1", _column(INTO)), more="")
+            made.apply(creating("t1", column(INTO)), more="")
         assert "intruder" not in str(told.value)

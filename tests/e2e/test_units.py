@@ -114,6 +114,7 @@ def test_who_is_restarted_by_systemd(systemd: Systemd) -> None:
     service = systemd.unit("trailgate")
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
     main = systemd.start()
+    wait_for(lambda: status(systemd.home, "PMP1").status.value == "RUNNING")  # or it is begun and has no lock yet
     main.kill()
     assert main.wait(PATIENCE) == -9
     write(systemd.home, "mgr", "PROT 1\n")

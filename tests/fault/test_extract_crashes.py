@@ -235,6 +235,22 @@ def test_an_alter_to_the_trails_end_leaves_no_hole() -> None:
     assert len(told) == len(holes(fs, TRAIL)) == 1
 
 
+def test_begin_now_at_a_source_that_went_back_is_refused_and_not_spent() -> None:
+    """I3: a restored backup's next changes would have the CSNs of changes that the trail has: readers drop those."""
+    fs, log = FaultFs(), ScriptedLog(list(SCRIPT[:4]))
+    run(fs, log)
+    log.altered = 2
+    now = replace(SETTINGS, alter_no=1, alter=(("begin", "now"),))
+    with pytest.raises(MismatchError, match="BEGIN NOW is 2, before the trail's end, 4: the source was reset"):
+        Extract.start(fs, now, ScriptedSource(log), FakeClock())
+    header = last_header(fs, TRAIL)
+    assert header is not None and header.alter == 0
+    assert not holes(fs, TRAIL)
+    log.altered = 9
+    abandon(Extract.start(fs, now, ScriptedSource(log), FakeClock()))
+    assert holes(fs, TRAIL) == [Hole("ALTER EXTRACT EXT1", "4", "9")]
+
+
 def test_an_alter_backwards_is_refused_and_not_spent() -> None:
     """The source has let go of it; the order stands until somebody gives another."""
     fs, log = FaultFs(), ScriptedLog(list(SCRIPT[:4]))

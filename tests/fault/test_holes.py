@@ -108,6 +108,56 @@ def test_holes_report_warns_and_goes_on(trail: Shaped):
     assert rows(store) == changes(trail)
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["a block each", "one block"])
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        ({"after_csn": csn_of(2)}, None), ({"after_csn": csn_of(5)}, None), ({"after_csn": csn_of(7)}, 8),
+        ({"at_csn": csn_of(2)}, None), ({"at_csn": csn_of(5)}, None), ({"at_csn": csn_of(7)}, 7),
+        ({"at_csn": csn_of(8)}, 8),
+    ],
+)  # fmt: skip
+def test_a_csn_inside_a_hole_does_not_pass_it(order: dict[str, str], first: int | None, together: bool):
+    """I8: transactions 1, 2; 3 to 6 are missing; 7, 8. Only who has applied one behind the hole has passed it."""
+    made = Shaped()
+    made.whole(1, 1)
+    made.feed.number += 3
+    made.hole()
+    made.place()
+    made.whole(1, 1) if together else (made.whole(1), made.whole(1))
+    made.sync()
+    for key, reg in (
+        ("START", replace(REG, start=order, start_no=1)),
+        ("ALTER", replace(REG, alter={"csn": order.get("at_csn", "")}, alter_no=1)),
+    ):
+        if key == "ALTER" and "at_csn" not in order:
+            continue
+        store = Store()
+        if first is not None:
+            run(made, store, params(), reg)
+            assert rows(store) == changes(made, lambda n: n >= first)
+            continue
+        assert "are not in the trail" in stopped(made, store, reg=reg), key
+        assert not [n for n, _ in rows(store) if n > 2]
+        past = replace(reg, start={"past_hole": 1}, start_no=2)
+        run(made, store, params(), past)
+        assert [n for n, _ in rows(store) if n > 2] == [7, 8]
+
+
+def test_a_csn_behind_the_trails_end_waits_before_a_hole():
+    """No transaction stands behind the hole yet, so nobody knows if it is passed: the ALTER stays before it."""
+    made, store = Shaped(), Store()
+    made.whole(1)
+    made.hole()
+    made.sync()
+    reg = replace(REG, alter={"csn": csn_of(2)}, alter_no=1)
+    assert "are not in the trail" in stopped(made, store, reg=reg)
+    made.whole(1)
+    made.sync()
+    assert "are not in the trail" in stopped(made, store, reg=reg)
+    assert not rows(store)
+
+
 def test_what_an_alter_leaves_out_is_counted(trail: Shaped):
     """A Replicat that was sent ahead says how many transactions and changes it does not apply."""
     store = Store()
@@ -121,7 +171,8 @@ def test_what_an_alter_leaves_out_is_counted(trail: Shaped):
     order = replace(REG, alter={"seqno": behind.seqno, "rba": behind.rba}, alter_no=1)
     notes: list[str] = []
     run(trail, store, params(), order, notes)
-    assert any(note.endswith("; 1 transactions with 1 changes are left out") for note in notes)
+    left = "; 1 transactions with 1 changes are left out; changes between 2 and 3 are not in the trail"
+    assert any(note.endswith(f"{left} (ALTER EXTRACT EXT1)") for note in notes)
     assert rows(store) == changes(trail, lambda n: n not in (3, 4))
 
 

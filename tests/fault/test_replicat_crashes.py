@@ -267,6 +267,23 @@ def test_a_row_behind_a_purged_file_is_refused(fs: FaultFs):
         run(fs, ListTarget(store, SHAPES))
 
 
+def test_files_that_were_deleted_before_the_first_start_are_missed(fs: FaultFs):
+    """What was purged before the group was added is warned of; what went since is refused, unless an order names it."""
+    store = Store()
+    TrailFeed(fs, TRAIL).close()
+    fs.remove(TRAIL.path(0))
+    with pytest.raises(OperatorError, match=r"begins with .*rt000000001, a file begun after REP1 was added"):
+        run(fs, ListTarget(store, SHAPES))
+    assert store.row is None
+    for reg in (
+        replace(REG, added_us=1 << 52),
+        replace(REG, alter={"seqno": 1, "rba": 0}, alter_no=1),
+        replace(REG, start={"after_csn": "0"}, start_no=1),
+    ):
+        run(fs, ListTarget(store := Store(), SHAPES), reg)
+        assert store.row is not None
+
+
 def test_another_trail_of_the_same_name_is_refused(fs: FaultFs):
     """The row bears the trail's id; an ALTER to the new trail's start accepts it."""
     store = Store()

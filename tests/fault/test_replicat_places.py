@@ -18,7 +18,7 @@ from tests.support.batches import TRAIL, Shaped, csn_of
 from tests.support.list_target import ListTarget, Store, shape
 from tests.support.replicat_lives import REG, FailAt
 from tests.support.replicat_trail import InlineEngine
-from trails.errors import MismatchError, OperatorError
+from trails.errors import AnewError, MismatchError, OperatorError
 from trails.runtime.home.registration import Registration
 from trails.runtime.language.params import parse_text
 from trails.testing import Crash, FakeClock
@@ -107,11 +107,11 @@ def killed_everywhere(
 
 @pytest.mark.parametrize("error", [PlaceLostError, ShapeChangedError])
 def test_what_begins_a_batch_again_never_ends_a_process(trail: Shaped, error: type[Exception]):
-    """At each call of the target: an error for people at START; from then on all rows come, once each."""
+    """At each call of the target: a new process at START; from then on all rows come, once each."""
     for number in itertools.count(1):
         store, fail = Store(), FailAt(number, error("it is not what it was"))
         if number < 4:  # connect, load the row, make it
-            with pytest.raises(OperatorError, match="START again"):
+            with pytest.raises(AnewError, match="START again"):
                 run(trail, store, params(), fail=fail)
             continue
         run(trail, store, params(), fail=fail)

@@ -8,6 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from demo.patience import PATIENCE
 from tests.support.crashing import crash_everywhere
 from tests.support.mirror import Mirror
 from tests.support.sqlite_source import SourceFile, capture, run_until_captured, same_rows
-from tests.support.trail_script import TRAIL
+from tests.support.trail_script import TRAIL, holes
 from trails.errors import MismatchError
 from trails.runtime.clock import RealClock
 from trails.testing import After, FaultFs
@@ -102,9 +103,15 @@ def test_CW_31_a_file_that_was_restored_is_refused(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "backup.db", file.path)
     with pytest.raises(MismatchError, match="the file was restored"):
         file.extract(fs, TRAIL)
+    now: dict[str, Any] = {"alter_no": 1, "alter": (("begin", "now"),)}
+    with pytest.raises(MismatchError, match="before the trail's end"):
+        file.extract(fs, TRAIL, **now)
+    assert not holes(fs, TRAIL)
     file.run(*STATEMENTS[1:])
     with pytest.raises(MismatchError, match="is not the one that the trail ends with"):
         file.extract(fs, TRAIL)
+    file.extract(fs, TRAIL, **now).close()
+    assert [hole.by for hole in holes(fs, TRAIL)] == ["ALTER EXTRACT EXT1"]
 
 
 def test_changes_that_somebody_deleted_are_missed(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trails.codec import decode_data, encode_data
-from trails.columns import TOKEN, ColumnName, ColumnRule, Token, project
+from trails.columns import ColumnRule, Token, project
 from trails.errors import OperatorError
 from trails.format import BlockHeader, BlockKind
+from trails.naming import TOKEN, ColumnName
 from trails.record import MISSING, Column, Op, TableDef
 
 NAMES = [*"abcdefg"]

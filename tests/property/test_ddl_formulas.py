@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from replicat.ddl.typename import BUILT_IN, parse_type
 from replicat.model.target import TargetColumn, TargetTable
 from replicat.params import ReplicatParams
 from replicat.targets.kinds import kind_of
+from replicat.targets.mysql import grammar as mysql
 from tests.support.ddl_hostile import BEFORE, PIECES, TEXT, adding, hostile_columns
 from tests.support.hostile import hostile
 from trails.ddl import DdlColumn
@@ -71,6 +74,45 @@ def test_a_formula_holds_nothing_but_known_parts(text: str) -> None:
     left = "".join(bare)
     assert not any(sign in left for sign in (";", "--", "/*", "\\", "$"))
     assert left.count("(") == left.count(")")
+
+
+MYSQL_PIECES = [
+    "load_file('/etc/passwd')", "sleep(9)", "benchmark(9,1)", "get_lock('x',9)", "f(1)", "db.f(1)", "`f`(1)",
+    "`db`.", "lower(1)", "user()",
+    "@@version", "@a", "concat(", "lower(", "(", ")", ",", "+", "- ", "-", "/", "*", "#", ";", "--", "/*!", "*/", "\\",
+    "'a (b'", "'it''s'", "'\\\\'", "'", "`a (b`", "`x``y`", "`", '"', "_utf8mb4", "id", "1", "1.5", "x'41'", "\0", "\n",
+    " ", " CHARACTER SET ", "select ", "case when", "then", "end", "cast(", " as char)", "null", "é",
+]  # fmt: skip
+_QUOTED = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`")
+
+
+@hostile(600)
+@given(st.lists(st.sampled_from(MYSQL_PIECES), max_size=8).map("".join))
+def test_an_expression_of_mysql_holds_nothing_but_known_parts(text: str) -> None:
+    """Outside of quotes: no second statement, comment, variable or function but those of the list; quotes are kept."""
+    found = mysql.parse_default(text)
+    if found is None:
+        return
+    left = _QUOTED.sub("?", found.sql)
+    assert not any(
+        sign in left for sign in (";", "--", "/*", "*/", "\\", "#", "@", "'", "`", '"', "?(", "? (", ". lower(")
+    )
+    assert left.count("(") == left.count(")")
+    assert {name.lower() for name in re.findall(r"(\w+)\(", left)} <= mysql.FUNCTIONS
+    assert set(_QUOTED.findall(text)) <= set(_QUOTED.findall(found.sql))
+
+
+def test_a_literal_of_an_expression_stays_as_it_is() -> None:
+    """A space before a parenthesis is left out between words, and not inside of what they quote."""
+    found = mysql.parse_default("concat ('a (b)', `c (d`)")
+    assert found is not None
+    assert found.sql == "concat( 'a (b)' , `c (d` )"
+
+
+@pytest.mark.parametrize("text", ["`load_file`('/etc/passwd')", "`db`.lower(`a`)", "`db` . `f` (1)", "1 + `f`(`a`)"])
+def test_a_function_in_quotes_or_of_a_database_is_none_that_is_known(text: str) -> None:
+    """MariaDB calls it all the same, and what it refuses in a default is its own list and not ours."""
+    assert mysql.parse_default(text) is None
 
 
 def test_functions_are_the_ones_that_only_compute() -> None:

@@ -252,7 +252,7 @@ def pump(folder: Path, *, secure: bool) -> Iterator[Exercise]:
     host = RemoteHost(ELSEWHERE, listening.port, tls=secure)
     job = PumpJob(
         PumpParams("PMP1", host, "./dirdat/rt", retry_delay=1), near.id, "here", local, "./dirdat/lt", 1,
-        tls.folder_of(near.root) if secure else "",
+        near.pinned("PMP1"), tls.folder_of(near.root) if secure else "",
     )  # fmt: skip
     dead = {"seconds": host.dead_seconds}
 

@@ -85,6 +85,64 @@ def creating(name: str, *columns: DdlColumn) -> DdlChange:
 BEFORE = table_shape("s", "t", "1:id 2:keep")
 
 
+DO = "CREATE ROLE intruder SUPERUSER"
+INTO = f"int); {DO}; CREATE TABLE y (z int"
+
+
+def column(native: str = "integer", kind: str = "integer", **more: Any) -> DdlColumn:
+    """What is added, whatever is said of it."""
+    return DdlColumn(9, "c", kind, native, **more)
+
+
+HOSTILE = [
+    creating("t1", column(INTO)),
+    creating("t2", column(INTO, "text")),
+    creating("t3", column(default=f"1); {DO}; --")),
+    creating("t4", column(default="evil()")),
+    creating("t5", column(default="evil(id)", generated=True)),
+    creating("t6", column(default="(id OPERATOR(public.+) 1)", generated=True)),
+    creating("t7", column("text", "text", default="pg_read_file('/etc/passwd'::text)")),
+    creating("t8", column("public.evil", "integer", missing="1")),
+    creating("t9", column("text", "text", default="lo_import('/etc/passwd'::text)")),
+    creating("t\udcff"),
+    creating("t\0"),
+    creating("t10", DdlColumn(9, "c\udcff", "text", "text")),
+    *(
+        adding(column(native, kind, missing=missing), BEFORE)
+        for native, kind in (("integer", "integer"), ("text", "text"), ("bytea", "bytes"), ("numeric", "decimal"))
+        for missing in (
+            f"1'); {DO}; --",
+            "1, DROP COLUMN keep",
+            f"\\x'); {DO}; --",
+            "1) , DROP COLUMN keep, ADD d (int",
+        )
+    ),
+]
+"""What a trail may say to run statements of its own, and must not."""
+
+
+TRAP = [
+    "CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; SET ROLE app",
+    """CREATE FUNCTION public.now_bad() RETURNS int LANGUAGE plpgsql VOLATILE AS
+    'BEGIN ALTER ROLE app SUPERUSER; RETURN 1; END'""",
+    """CREATE FUNCTION public.evil(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+    'BEGIN RETURN (SELECT public.now_bad()); END'""",
+    "CREATE FUNCTION public.lower(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT public.evil(1)::text'",
+    """CREATE FUNCTION public.join_bad(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS
+    'SELECT public.evil(1)::text'""",
+    "CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = public.join_bad)",
+    "CREATE FUNCTION public.sum_bad(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT public.evil(1)'",
+    "CREATE OPERATOR public.+ (LEFTARG = int, RIGHTARG = int, FUNCTION = public.sum_bad)",
+    "CREATE DOMAIN public.dom AS int CHECK (public.evil(VALUE) = 1)",
+    "CREATE TYPE public.own AS (a int)",
+    """CREATE FUNCTION public.to_own(int) RETURNS public.own LANGUAGE sql IMMUTABLE AS
+    'SELECT ROW(public.evil($1))::public.own'""",
+    "CREATE CAST (int AS public.own) WITH FUNCTION public.to_own(int) AS IMPLICIT",
+    "RESET ROLE",
+]  # fmt: skip
+"""What an ordinary user app makes at a PostgreSQL target: whoever calls it as a superuser makes him one."""
+
+
 class Victim:
     """A target of some kind, and a Replicat that applies what a trail says to it."""
 
@@ -104,11 +162,15 @@ class Victim:
         """Each change in a transaction of its own, applied by a whole process."""
         for change in changes:
             feed_ddl(self.feed, change)
+        self.apply_trail(self.feed.trail, more=more, ddl=ddl, maps=maps)
+
+    def apply_trail(self, trail: TrailName, *, more: str = "", ddl: str = "DDL INCLUDE MAPPED", maps: str = "") -> None:
+        """All that waits in a trail of anybody's."""
         maps = maps or f"MAP s.*, TARGET {self.schema}.*;"
         text = f"REPLICAT rep1\nTARGETDB '{self.url}'\n{ddl}\n{more}\n{maps}\n"
         target = open_target(TargetSettings(self.url, (self.schema, "chk"), "REP1", 77, str(self.home)))
         process = Replicat(
-            ReplicatParams.from_statements(parse_text(text, "rep1.prm")), REG, self.feed.trail, fs=RealFs(),
+            ReplicatParams.from_statements(parse_text(text, "rep1.prm")), REG, trail, fs=RealFs(),
             clock=RealClock(), target=target, engine=InlineEngine(), note=self.notes.append,
         )  # fmt: skip
         try:

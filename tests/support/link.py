@@ -321,6 +321,11 @@ class LinkBench:
         home.create_subdirs()
         return home
 
+    def second_home(self, root: Path) -> tuple[Home, TrailName]:
+        """Another home that could answer in the far one's place, and its remote trail."""
+        home = self._home(root)
+        return home, TrailName.parse("./dirdat/rt", home.root)
+
     def register(self, **changes: Any) -> None:
         """ADD or ALTER EXTRACT PMP1."""
         changes.setdefault("trails", (TrailReg("./dirdat/rt", "RMTTRAIL", self.megabytes),))

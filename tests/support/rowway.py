@@ -191,7 +191,10 @@ class Way:
         serving.start()
         with _manager(listener.getsockname()[1]) as port:
             remote = RemoteHost("127.0.0.1", port, 300, tls=False)
-            job = PumpJob(PumpParams("PMP1", remote, "./dirdat/rt"), self.home.id, "here", self.local, "./dirdat/lt", 1)
+            job = PumpJob(
+                PumpParams("PMP1", remote, "./dirdat/rt"), self.home.id, "here", self.local, "./dirdat/lt", 1,
+                self.home.pinned("PMP1"),
+            )  # fmt: skip
             pump = Pump(job, RealFs(), self.log, self.clock)
 
             def idle() -> str:

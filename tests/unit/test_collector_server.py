@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from collector import server
 from collector.collector import Collector
 from collector.door import PumpDoor
 from collector.params import CollectorParams, parse_ports
@@ -184,6 +185,19 @@ def test_a_silent_pump_ends_the_session_within_the_bound(served):
         assert not thread.is_alive()
     assert not errors
     assert any("nothing was heard for 0.6 seconds" in line for line in log.lines)
+
+
+def test_a_pump_that_asks_for_an_hour_gets_five_minutes(served, monkeypatch):
+    """A HELLO may not hold a port for as long as it likes: the bound is the Collector's. Here it is half a second."""
+    assert server.MOST_DEAD == 300.0
+    monkeypatch.setattr(server, "MOST_DEAD", 0.5)
+    port, log, errors, thread = served
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        assert isinstance(talk(sock, WireSession(Side.PUMP), replace(HELLO, dead=3_600_000)), wire.Welcome)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not errors
+    assert any("nothing was heard for 0.5 seconds" in line for line in log.lines)
 
 
 def test_a_goodbye_is_answered(served):

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from trails.codec import binary
-from trails.columns import TOKEN, ColumnName, ColumnRule, Projection, Token, project, project_ddl
+from trails.columns import ColumnRule, Projection, Token, project, project_ddl
 from trails.ddl import ALTER, CREATE, DDL_FILLED, DDL_USING, RENAME, DdlChange, DdlColumn, TableShape
 from trails.errors import OperatorError
+from trails.naming import TOKEN, ColumnName
 from trails.record import MISSING, Column, Op, TableDef
 
 TABLE = TableDef(

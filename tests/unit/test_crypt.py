@@ -17,7 +17,7 @@ from tests.support.hostile import hostile
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, expected, transactions, write_tx
 from trails import format as fmt
 from trails.crypt import KEPT_BYTES, KEY_SIZE, FileKey, MasterKey, Wallet, load_wallet, save_wallet, wallet_path
-from trails.errors import DamageError, KeyMissingError, ProtocolError, VersionError
+from trails.errors import AnewError, DamageError, KeyMissingError, ProtocolError, VersionError
 from trails.format import BlockHeader, BlockKind, Indicator
 from trails.fs import RealFs
 from trails.link import wire
@@ -224,7 +224,7 @@ def test_a_key_that_was_deleted_meanwhile_begins_no_file():
             save_wallet(fs, "/home/dirwlt", Wallet("mine", (newer,)))
 
     fs.fail = delete
-    with pytest.raises(KeyMissingError, match=r"master key mine:1 was deleted while it was begun\. START again"):
+    with pytest.raises(AnewError, match=r"master key mine:1 was deleted while it was begun\. START again"):
         TrailWriter.open(fs, trail, IDENTITY, restart_open=True, encrypt=True)
     assert trail.seqnos(fs.listdir(trail.folder)) == []
     TrailWriter.open(fs, trail, IDENTITY, restart_open=True, encrypt=True).close()

@@ -25,7 +25,7 @@ from trails.position import Position, TrailName
 from trails.record import Op
 from trails.runtime.language.ddlparams import DdlRules, ddl_rules
 from trails.runtime.language.params import parse_text
-from trails.runtime.report.stats import TOTAL, Stats
+from trails.runtime.report.stats import TOTAL, DdlCounts, Stats
 from trails.show import dump
 
 # --- the parameter ----------------------------------------------------------------------------------------------------
@@ -73,6 +73,18 @@ def test_what_the_parameter_refuses(text: str, message: str) -> None:
 
 
 # --- the values -------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_a_captured_table_that_is_turned_away_is_told() -> None:
+    """I8: nobody else hears of it; one that passes, or of a table that is not captured, is nothing to tell."""
+    told: list[str] = []
+    counts = DdlCounts(turned_away=told.append)
+    for mapped, passes in ((True, True), (False, False), (False, True)):
+        counts.seen(WIDENED, mapped=mapped, passes=passes)
+    assert not told
+    counts.seen(WIDENED, mapped=True, passes=False)
+    (text,) = told
+    assert text.startswith(f"ALTER of {WIDENED.full_name} is left out by the DDL parameter")
 
 
 def test_a_change_for_those_who_have_not_all_columns() -> None:

@@ -91,6 +91,9 @@ def test_the_system() -> None:
     for error in (socket.gaierror(-2, "words"), socket.herror(1, "words"), MemoryError()):
         assert type(error).__name__ in heals
         assert code_of(error) == EXIT_AWAY
+    assert "no new thread" in said[EXIT_AWAY]
+    assert code_of(RuntimeError("can't start new thread")) == EXIT_AWAY
+    assert code_of(RuntimeError("words")) == EXIT_BUG
 
 
 def test_tls() -> None:
@@ -133,8 +136,8 @@ def test_mysql_and_mariadb() -> None:
     heals = {int(number) for number in words(said[EXIT_AWAY])}
     assert said[EXIT_OPERATOR] == EACH_OTHER
     known = {n for module in (ER, CR) for n in vars(module).values() if isinstance(n, int)}
-    assert heals - {0} < set(range(1000, 4100))
-    for number in {0, *known, *range(1000, 4100)}:
+    assert heals < set(range(4100))
+    for number in {*known, *range(4100)}:
         expected = EXIT_AWAY if number in heals else EXIT_OPERATOR
         assert code_of(refused_by_mysql(number, "words")) == expected, number
         ours = mysql_target.as_ours(pymysql.err.OperationalError(number, "words"), OPEN)  # type: ignore[arg-type]

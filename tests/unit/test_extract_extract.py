@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from extract.__main__ import settings
 from extract.extract import Extract, Settings
 from extract.params import KEYWORDS, ExtractParams
+from tests.support.homes import make_home
 from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import SCRIPT, TRAIL
 from trails.errors import OperatorError, ParamError
+from trails.runtime.home import registration
 from trails.runtime.language.params import parse_text
 from trails.testing import FakeClock, FaultFs
 
@@ -130,3 +135,19 @@ def test_commands_and_checkpoint() -> None:
         "EXTTRAIL",
     )
     extract.close()
+
+
+def test_an_order_of_start_holds_until_an_alter_behind_it(tmp_path) -> None:
+    """And is refused where the source numbers its transactions as they are read."""
+    home = make_home(tmp_path / "home")
+    context = SimpleNamespace(home=home, host="host", previous=[])
+    trails = (registration.TrailReg("./dirdat/lt", "EXTTRAIL"),)
+    known = registration.Registration(
+        "EXT1", "EXTRACT", "TRANLOG", trails=trails, alter_no=1, start_no=2, start={"at_csn": "0/1"}
+    )
+    found = settings(context, params(GOOD), known)  # type: ignore[arg-type]
+    assert (found.start_no, found.start) == (2, (("at_csn", "0/1"),))
+    found = settings(context, params(GOOD), replace(known, alter_no=3))  # type: ignore[arg-type]
+    assert (found.start_no, found.start) == (0, ())
+    with pytest.raises(OperatorError, match=r"TRIGGERLOG gets its CSNs as it is read.*ALTER EXTRACT EXT1"):
+        settings(context, params(GOOD), replace(known, method="TRIGGERLOG"))  # type: ignore[arg-type]

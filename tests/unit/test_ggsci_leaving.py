@@ -11,14 +11,18 @@ import pytest
 from ggsci.commands.session import OperatorSession
 from tests.support.homes import bad, good, make_home
 from tests.support.replicat_trail import TrailFeed, table
+from tests.support.trail_script import IDENTITY
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
 from trails.fs import RealFs
+from trails.hole import Hole
 from trails.position import Position, TrailName
 from trails.reader import BlockReader
 from trails.record import Op
+from trails.recovery import Mark
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
+from trails.writer import TrailWriter
 
 KV = table("s", "kv", "id v", "id")
 
@@ -119,3 +123,25 @@ def test_what_a_reader_leaves_out_is_counted(home: Home):
     assert "2 transactions with 2 changes" in log(home)
     assert f"applied up to CSN {1:016d}" in bad(home, "ALTER REPLICAT rep1, CSN 3")
     assert "What was up to" in bad(home, "ALTER REPLICAT rep1, BEGIN NOW")
+
+
+def test_a_hole_that_a_reader_passes_is_named(home: Home):
+    """Also where no transaction is left out: the place may be just behind the hole."""
+    name, made = TrailName.parse("./dirdat/lt", home.root), Hole("ALTER EXTRACT EXT1", "3", "9")
+    last = borders(home)[-1]
+    stands = Place(last.seqno, last.rba, 1, f"{3:016d}")
+    saved = Checkpoint("REP1", "REPLICAT", (ReadCheckpoint("GGS Log Trail", stands, stands),), saved_us=1)
+    checkpoint.save(home.fs, home.checkpoint("REP1", "REPLICAT"), saved)
+    writer = TrailWriter.open(
+        home.fs,
+        name,
+        IDENTITY,
+        alter=1,
+        start=Mark(f"{3:016d}", Position(0, 9)),
+        hole=lambda _last: made,
+        restart_open=True,
+    )
+    writer.close()
+    there = writer.durable
+    said = bad(home, f"ALTER REPLICAT rep1, EXTSEQNO {there.seqno}, EXTRBA {there.rba}")
+    assert f"REP1 stands at {last}. A hole is passed: {made}. See" in said

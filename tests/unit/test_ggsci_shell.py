@@ -388,6 +388,7 @@ def test_the_end_of_input_at_a_question_is_no_bug(home):
         ("START EXTRACT ", ["EXT1", "PMP1"]),
         ("START REPLICAT rep1, ", ["ATCSN", "AFTERCSN", "SKIPTRANSACTION", "FILTERDUPTRANSACTIONS", "PASTHOLE"]),
         ("START REPLICAT rep1, ATCSN 3 ", []),
+        ("START EXTRACT ext1, ", ["ATCSN", "AFTERCSN"]),
         ("ADD EXTRACT ", []),
         ("ADD EXTRACT e9, EXTTRAILSOURCE ", ["./dirdat/lt", "./dirdat/rt"]),
         ("ADD EXTRACT e9, TRANLOG, B", ["BEGIN"]),

@@ -6,6 +6,7 @@ The messages are those that libpq 18 gives, by itself and through psycopg 3.3.
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -19,7 +20,7 @@ from extract.sources.mysql.link import refused as refused_by_mysql
 from extract.sources.postgres import driver
 from extract.sources.postgres.driver import SilentError, SqlError, Stream, _refused, heals
 from replicat.targets.mysql.link import _AWAY as MYSQL_TARGET_AWAY
-from replicat.targets.mysql.link import Link
+from replicat.targets.mysql.link import Link, MysqlUrl, _made
 from replicat.targets.postgres import link
 from trails.errors import AwayError, OperatorError
 from trails.runtime.secrets.attempts import attempts
@@ -48,6 +49,9 @@ FOR_GOOD = {
     "one attempt": f"connection failed: {HBA}",
     "with TLS and without": f"connection failed: {HBA}\n{HBA}",
     "each of two hosts": several(f"connection failed: {HBA}", f"connection failed: {PASSWORD.replace('db1', 'db2')}"),
+    "a name that looks like what passes": PASSWORD.replace('"u"', '"disaster_recovery"').replace("db1", "starting up"),
+    "no right to log in": f'{AT}FATAL:  role "u" is not permitted to log in',
+    "no right to replicate": f"{AT}FATAL:  must be superuser or replication role to start walsender",
 }
 PASSES = {
     "a handshake that was cut": f"connection failed: {CUT}\n{HBA}",
@@ -56,6 +60,11 @@ PASSES = {
     "no answer of the second host": several(f"connection failed: {HBA}", NO_ANSWER),
     "the second host is starting": several(f"connection failed: {HBA}", f"connection failed: {STARTING}"),
     "a slow server": f"connection failed: {SLOW}",
+    "a server that is full": f"{AT}FATAL:  number of requested standby connections exceeds max_wal_senders",
+    "a database that is closed": f'{AT}FATAL:  database "d" is not currently accepting connections',
+    "a pooler": f"{AT}FATAL:  server login has been failing, try again later (server_login_retry)",
+    "a pooler's cached error": f"{AT}FATAL:  password authentication failed, try again later (server_login_retry)",
+    "words that nobody knows": f'{AT}FATAL:  Passwort-Authentifizierung von "permission denied" misslang',
     "a name that does not resolve": "failed to resolve host 'db1': [Errno -2] Name or service not known",
 }
 
@@ -79,6 +88,9 @@ def test_a_host_of_which_nothing_is_said_was_not_asked() -> None:
     assert attempts(HBA, ["db1", "db3"]) == [HBA.removeprefix("connection to server "), ""]
     assert isinstance(_refused(HBA, "postgresql://u@db1,db3/d", ["db1", "db3"]), AwayError)
     assert isinstance(link.not_in(psycopg.OperationalError(HBA), ["db1", "db3"]), AwayError)
+    only = HBA.replace("db1", "db10")
+    assert isinstance(_refused(only, "postgresql://u@db1,db10/d", ["db1", "db10"]), AwayError)
+    assert isinstance(_refused(only, "postgresql://u@db10/d", ["db10"]), SqlError)
 
 
 def test_a_server_that_is_slow_or_full_heals() -> None:
@@ -86,7 +98,26 @@ def test_a_server_that_is_slow_or_full_heals() -> None:
     away = ["57014", "55P03", "40001", "40P01", "53100", "53200", "53300", "58030", "58000", "08006", "57P01", "57P03"]
     assert [state for state in away if not heals(state)] == []
     assert [state for state in ("42P01", "42501", "22012", "0A000", "55000", "XX001") if heals(state)] == []
-    for number in (1205, 1213, 1040, 1203, 1317, 1053, 2006, 2013, 3024, 1969, 1021, 3032):
+    for number in (
+        1205,
+        1213,
+        1040,
+        1203,
+        1317,
+        1053,
+        2006,
+        2013,
+        3024,
+        1969,
+        1021,
+        3032,
+        3,
+        20,
+        1026,
+        1030,
+        1047,
+        3101,
+    ):
         assert isinstance(refused_by_mysql(number, "words"), AwayError), number
         assert number in MYSQL_TARGET_AWAY, number
     assert isinstance(refused_by_mysql(1146, "words"), MysqlError)
@@ -121,6 +152,18 @@ def test_an_answer_of_mysql_that_stops_in_its_middle_is_lost(begun: bytes) -> No
         assert not made.open
 
 
+def test_a_server_at_a_unix_socket_that_reads_nothing_is_lost() -> None:
+    """It is stopped: what is written to it fills the socket, and then no write ends by itself."""
+    near, far = socket.socketpair()
+    made = _made(MysqlUrl.parse("mysql:///d?unix_socket=/none&user=u"), 0.1)
+    made._sock, made._rfile, made._next_seq_id, made._current_timeout = near, near.makefile("rb"), 0, PATIENCE
+    with near, far:
+        near.settimeout(PATIENCE)
+        with pytest.raises(pymysql.err.OperationalError, match="gone away"):
+            made.write_packet(bytes(8 << 20))
+        assert not made.open
+
+
 class IdleServer:
     """The connection of a stream on which nothing is replicated. `answers`: a keepalive whenever one is asked for."""
 
@@ -129,9 +172,13 @@ class IdleServer:
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.socket = self.ours.fileno()
+        self.host = b"/tmp"
+        self.notice_handler: Any = None
         self.answers = True
         self.asked = 0
         self._messages: list[bytes] = []
+
+    def send_query(self, _: bytes) -> None: ...
 
     def put_copy_data(self, message: bytes) -> None:
         self.asked += message[-1]
@@ -151,10 +198,9 @@ def test_a_stream_asks_a_silent_server_before_it_is_lost(monkeypatch: pytest.Mon
     clock, server = FakeClock(), IdleServer()
     monkeypatch.setattr(driver.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(driver, "connect", lambda *_args, **_more: server)
-    monkeypatch.setattr(Stream, "__init__", lambda *_: None)
+    copying = SimpleNamespace(status=pq.ExecStatus.COPY_BOTH)
+    monkeypatch.setattr(driver, "answer", lambda *_: copying)  # to START_REPLICATION
     stream = Stream("", "", "", "", 0)
-    stream.asked, stream._connection, stream._dead_seconds, stream._skips = False, server, 60.0, False
-    stream._heard, stream._prompted = clock.monotonic(), 0.0
 
     def turn(seconds: float) -> int:
         clock.sleep(seconds)

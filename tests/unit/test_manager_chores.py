@@ -74,6 +74,23 @@ def test_refresh_obeys_a_right_file_and_refuses_a_wrong_one_whole(home, manager)
         made.command("REFRESH", {})
 
 
+def test_a_fault_of_ours_in_a_chore_ends_nobody(home, manager, monkeypatch):
+    """It is told once with its trace until the chore has worked again; the chores behind it are done."""
+    made = manager("")
+    done = []
+
+    def fault() -> None:
+        raise KeyError("forged")
+
+    monkeypatch.setattr(made._web, "step", lambda: done.append(1))
+    for step in (fault, fault, lambda: None, fault):
+        monkeypatch.setattr(made._collectors, "step", step)
+        made.step()
+    assert len(done) == 4
+    assert "Looking after Collectors failed: bug in Trailgate: KeyError: 'forged'" in log_text(home)
+    assert Path(home.report("MGR")).read_text().count('raise KeyError("forged")') == 2
+
+
 def test_status_tells_all_that_a_page_shows(home, manager):
     """Port, bind, start, children, Collectors, disk."""
     made = manager("")

@@ -37,7 +37,7 @@ class Link:
         self.clock = FakeClock()
         self.ahead_us = 0
         params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
-        job = PumpJob(params, home.id, "here", trail, "./dirdat/lt", 1)
+        job = PumpJob(params, home.id, "here", trail, "./dirdat/lt", 1, home.pinned("PMP1"))
         self.pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", self.clock), self.clock)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._near = socket.create_connection(listener.getsockname())

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from demo.patience import wait_for
+from pump import pin
 from pump.job import PumpJob
 from pump.params import PumpParams, RemoteHost
 from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
 from tests.support.link import Source
-from trails.checkpoint import Place
-from trails.errors import MismatchError, OperatorError
+from trails.checkpoint import Checkpoint
+from trails.errors import DamageError, MismatchError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.clock import RealClock
 from trails.runtime.report.report import Log
+from trails.testing import After, FaultFs
 
 
 def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
@@ -29,7 +33,9 @@ def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
     trail = TrailName.parse("./dirdat/lt", home.root)
     Source(RealFs(), trail).writer.close()
     remote = RemoteHost("127.0.0.1", 1)
-    job = PumpJob(PumpParams("PMP1", remote, "./dirdat/rt"), home.id, "here", trail, "./dirdat/lt", 1)
+    job = PumpJob(
+        PumpParams("PMP1", remote, "./dirdat/rt"), home.id, "here", trail, "./dirdat/lt", 1, home.pinned("PMP1")
+    )
     pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", RealClock()), RealClock())
     try:
         with socket.create_server(("127.0.0.1", 0)) as collector:
@@ -50,31 +56,73 @@ def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
         assert "Collector at 127.0.0.1: the link is lost: Transport endpoint is not connected" in log.read()
 
 
-def test_a_pump_pins_the_home_that_it_was_made_for(tmp_path):
-    """On a plain or local link too: another home behind the same RMTHOST gets no block, before and after a restart."""
+A, B = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Of a pump that has met home A, and keeps that apart from its checkpoint."""
     home = make_home(tmp_path / "home")
     trail = TrailName.parse("./dirdat/lt", home.root)
-    Source(RealFs(), trail).writer.close()
-    job = PumpJob(PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt"), home.id, "h", trail, "./dirdat/lt", 1)
-    log = Log(home, "Trailgate Pump", "", RealClock())
+    params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
+    made = PumpJob(params, home.id, "h", trail, "./dirdat/lt", 1, home.pinned("PMP1"), alter_no=4)
+    pin.check(RealFs(), made, None, A, "Collector")
+    return made
 
-    def pump(job, *previous):
-        made = Pump(job, RealFs(), log, RealClock(), previous)
-        made.close()
-        return made
 
-    first = pump(job)
-    first._places.check_pin("a" * 32, "Collector")
-    first._places.check_pin("a" * 32, "Collector")
-    with pytest.raises(MismatchError, match=f"is of home {'b' * 32}; PMP1 has sent this trail to home {'a' * 32}"):
-        first._places.check_pin("b" * 32, "Collector")
-    first._places._current = first._places._startup = Place(0, 0)
-    saved = first.flush()
-    with pytest.raises(MismatchError, match="ALTER EXTRACT PMP1, ETROLLOVER"):
-        pump(job, saved)._places.check_pin("b" * 32, "Collector")
-    pump(replace(job, alter_no=1, alter={"etrollover": True}), saved)._places.check_pin("b" * 32, "Collector")
-    elsewhere = replace(job.params, remote=RemoteHost("127.0.0.2", 1))
-    pump(replace(job, params=elsewhere), saved)._places.check_pin("b" * 32, "Collector")
+def meets(job, home, last=None):
+    """A Collector of `home` answers this job's pump."""
+    pin.check(RealFs(), job, last, home, "Collector")
+
+
+def test_only_the_operator_leads_a_pump_to_another_home(job):
+    """ETROLLOVER does, once; an ALTER of another kind, an older one, or the same one again does not."""
+    meets(job, A)
+    with pytest.raises(MismatchError, match=f"is of home {B}; PMP1 has sent this trail to home {A}.*ETROLLOVER"):
+        meets(job, B)
+    for number, order in ((4, {"etrollover": True}), (3, {"etrollover": True}), (5, {"seqno": 0, "rba": 0})):
+        with pytest.raises(MismatchError):
+            meets(replace(job, alter_no=number, alter=order), B)
+    altered = replace(job, alter_no=5, alter={"seqno": 0, "rba": 0, "etrollover": True})
+    meets(altered, B)
+    meets(altered, B)
+    with pytest.raises(MismatchError, match=f"is of home {A}"):
+        meets(altered, A)
+    meets(replace(job, params=replace(job.params, remote=RemoteHost("127.0.0.2", 1))), A)
+
+
+def test_the_pin_of_an_earlier_build_holds(job):
+    """It stood in the checkpoint; from the first link on it stands where no checkpoint is needed."""
+    os.remove(job.pinned)
+    place = {"place": "127.0.0.1:1 ./dirdat/rt", "home": A, "alter_no": 4}
+    last = Checkpoint("PMP1", "EXTRACT", (), (), extra={"remote": place})
+    with pytest.raises(MismatchError):
+        meets(job, B, last)
+    meets(job, A, last)
+    with pytest.raises(MismatchError):
+        meets(job, B)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"place": 1, "home": 2, "alter_no": 3}', "[" * 5000])
+def test_a_pin_that_cannot_be_read_is_told(job, text):
+    """Nobody guesses whom it named."""
+    Path(job.pinned).write_text(text)
+    with pytest.raises(DamageError, match=r"PMP1\.remote: expected the remote home of a pump"):
+        meets(job, A)
+
+
+def test_a_crash_leaves_a_pin_whole():
+    """Wherever the power goes while an ALTER leads elsewhere, the old home stands there or the new one: never none."""
+    params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
+    job = PumpJob(params, "f" * 32, "h", TrailName("/d", "lt"), "./dirdat/lt", 1, "/p/PMP1.remote", alter_no=4)
+    fs, found = FaultFs(), set()
+    pin.check(fs, job, None, A, "Collector")
+    fs.watch = lambda _call: found.update(pin._read(fs.left(how), job.pinned) for how in After)
+    pin.check(fs, replace(job, alter_no=5, alter={"etrollover": True}), None, B, "Collector")
+    fs.watch = None
+    place = "127.0.0.1:1 ./dirdat/rt"
+    assert found == {pin.Pin(place, A, 4), pin.Pin(place, B, 5)}
+    assert pin._read(fs.left(After.POWER), job.pinned) == pin.Pin(place, B, 5)
 
 
 def test_the_phases_of_a_link_hold_together():
@@ -94,7 +142,15 @@ def test_a_remote_trail_is_rolled_over_only_while_there_is_a_link(tmp_path):
     """A second request while the first is under way is the same one; else ROLLOVER is refused with the reason."""
     home = make_home(tmp_path / "home")
     trail = TrailName.parse("./dirdat/lt", home.root)
-    job = PumpJob(PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt"), home.id, "h", trail, "./dirdat/lt", 1)
+    job = PumpJob(
+        PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt"),
+        home.id,
+        "h",
+        trail,
+        "./dirdat/lt",
+        1,
+        home.pinned("PMP1"),
+    )
     pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", RealClock()), RealClock())
     for phase in LinkPhase:
         pump._phase = phase

@@ -7,14 +7,16 @@ import pickle
 
 import pytest
 
-from replicat.run.datasource import TrailReader, _images
+from replicat.run.datasource import TrailReader, TrailStreamReader, _images
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails.crypt import KEY_SIZE, MasterKey, Wallet, save_wallet
 from trails.ddl import CREATE, DdlChange, TableShape
-from trails.errors import KeyMissingError
+from trails.errors import KeyMissingError, OperatorError
 from trails.fs import RealFs
-from trails.position import TrailName
+from trails.hole import Hole
+from trails.position import Position, TrailName
 from trails.record import MISSING, Column, Op, TableDef
+from trails.recovery import Mark
 from trails.writer import TrailWriter
 
 TABLE = TableDef("s", "t", (Column("id", "integer", "", key=True), Column("X", "text", ""), Column("X", "token", "")))
@@ -65,3 +67,28 @@ def test_an_encrypted_trail_is_read_and_no_partition_holds_a_key(tmp_path, monke
     assert read(home="there") == rows
     with pytest.raises(KeyMissingError, match="master key version 1 of wallet mine"):
         read()
+
+
+def test_a_hole_ends_a_read_unless_it_is_to_be_passed(tmp_path) -> None:
+    """Nobody passes a hole in silence; what stands before it can be read."""
+    (tmp_path / "dirdat").mkdir()
+    trail = TrailName(str(tmp_path / "dirdat"), "rt")
+    writer = TrailWriter.open(RealFs(), trail, IDENTITY, restart_open=True)
+    write_tx(writer, SCRIPT[0])
+    writer.close()
+    hole = Hole("ALTER EXTRACT EXT1", "1", "9")
+    ahead = Mark(writer.last.csn, Position(0, 9))
+    TrailWriter.open(
+        RealFs(), trail, IDENTITY, restart_open=True, alter=1, start=ahead, hole=lambda _last: hole
+    ).close()
+    path = str(tmp_path / "dirdat/rt")
+    for reader in (TrailReader({"path": path}), TrailReader({"path": path, "holes": "raise"})):
+        with pytest.raises(OperatorError, match="changes between 1 and 9 are not in the trail"):
+            reader.partitions()
+    assert TrailReader({"path": path, "end": "1/0"}).partitions()
+    assert TrailReader({"path": path, "holes": "pass"}).partitions()
+    stream = TrailStreamReader({"path": path})
+    with pytest.raises(OperatorError, match="changes between 1 and 9 are not in the trail"):
+        stream.partitions(stream.initialOffset(), stream.latestOffset())
+    with pytest.raises(OperatorError, match="expected raise or pass"):
+        TrailReader({"path": path, "holes": "x"})

@@ -17,7 +17,7 @@ from replicat.model.target import Layout
 from replicat.params import ReplicatParams
 from replicat.work.decode import Spot
 from replicat.work.net.part import MappedChange
-from trails.errors import LockedError, OperatorError, ParamError
+from trails.errors import AnewError, LockedError, OperatorError, ParamError
 from trails.fs import RealFs, read_bytes
 from trails.position import Position
 from trails.record import MISSING
@@ -409,7 +409,7 @@ def test_a_file_deleted_while_records_are_written_commits_nothing(fs: FaultFs, o
     file.look(BEGIN)
     file.add(text_of(0))
     fs.take_away(PATH, by=other)
-    with pytest.raises(OperatorError, match=r"nothing of the batch was committed: .*REP1\.dsc was removed or replaced"):
+    with pytest.raises(AnewError, match=r"nothing of the batch was committed: .*REP1\.dsc was removed or replaced"):
         file.sync()
     file.add(text_of(0))
     file.sync()

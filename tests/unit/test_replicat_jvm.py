@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -22,6 +23,7 @@ from demo.guard import end_now
 from demo.patience import PATIENCE
 from replicat.apply.discard import Discards
 from replicat.batches import engine as engines
+from replicat.batches import jvm as jvms
 from replicat.batches.engine import SLOW_WORKER, SparkEngine, SparkSettings
 from replicat.batches.jvm import Jvm, StopAskedError, within
 from replicat.batches.planning import Planning
@@ -128,6 +130,37 @@ def java_error(*chain: str) -> Py4JJavaError:
         )
 
     return Py4JJavaError("An error occurred while calling o1.\n", exception(0))
+
+
+# --- one that hangs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_jvm_that_hangs_is_asked_with_a_bound(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an error asks of it does not stand for ever."""
+    monkeypatch.setattr(jvms, "GONE_SECONDS", 0.1)
+    never = threading.Event()
+    engine = with_spark(made(), Job(Py4JNetworkError("words")), lives=True)
+    assert engine._jvm is not None
+    engine._jvm.gateway.jvm.System.currentTimeMillis = never.wait
+    with pytest.raises(AnewError, match="it does not answer"):
+        within(PATIENCE, engine._jvm.check)
+    never.set()
+
+
+def test_a_jvm_that_hangs_under_a_job_is_noticed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed, so the job and each question to it fail, and say why."""
+    monkeypatch.setattr(jvms, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(jvms, "SILENT_SECONDS", 0.1)
+    engine = with_spark(made(), Job([]), lives=True)
+    assert engine._jvm is not None
+    os.killpg(engine._jvm.process.pid, signal.SIGSTOP)
+    never, jvm = threading.Event(), engine._jvm
+    jvm.gateway.jvm.System.currentTimeMillis = never.wait
+    within(PATIENCE, jvm.watch)
+    assert jvm.process.poll() == -signal.SIGKILL
+    with pytest.raises(AnewError, match=r"has not answered for 0\.1 seconds"):
+        jvm.check()
+    never.set()
 
 
 # --- the start --------------------------------------------------------------------------------------------------------

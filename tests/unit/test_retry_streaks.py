@@ -35,7 +35,9 @@ def test_a_pumps_losses_days_apart_are_two(tmp_path, steady):
     """Nothing was sent in between: the link was up for longer than TIMEOUT, or it was not."""
     home, clock = make_home(tmp_path / "home"), FakeClock()
     params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1, dead_seconds=10), "./dirdat/rt", retry_seconds=DAY)
-    job = PumpJob(params, home.id, "here", TrailName.parse("./dirdat/lt", home.root), "./dirdat/lt", 1)
+    job = PumpJob(
+        params, home.id, "here", TrailName.parse("./dirdat/lt", home.root), "./dirdat/lt", 1, home.pinned("PMP1")
+    )
     pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", clock), clock)
     try:
         pump._lost(AwayError("gone"), clock.monotonic())
@@ -55,7 +57,9 @@ def test_a_link_that_a_rollover_ends_did_its_work(tmp_path):
     """ROLLOVER days after a loss, with nothing sent in between: what fails then is another loss."""
     home, clock = make_home(tmp_path / "home"), FakeClock()
     params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt", retry_seconds=DAY)
-    job = PumpJob(params, home.id, "here", TrailName.parse("./dirdat/lt", home.root), "./dirdat/lt", 1)
+    job = PumpJob(
+        params, home.id, "here", TrailName.parse("./dirdat/lt", home.root), "./dirdat/lt", 1, home.pinned("PMP1")
+    )
     pump = Pump(job, RealFs(), Log(home, "Trailgate Pump", "", clock), clock)
     try:
         pump._lost(AwayError("gone"), clock.monotonic())

@@ -331,6 +331,21 @@ def test_what_is_unsure_stays(home: Home) -> None:
     assert "has no checkpoint" in purge.removable(home, home.fs, trail)[0].reason
 
 
+def test_the_checkpoint_file_of_another_group_does_not_count(home: Home) -> None:
+    """I2: somebody copied it over the reader's own: where that one reads is not known, so nothing goes."""
+    trail = _trail(home, 4)
+    rep1, pump = _reader(home, "REP1", 3), Registration("REP1", "EXTRACT", "TRAIL", "./dirdat/lt", added_us=1)
+    _reader(home, "REP2", 1)
+    path = Path(home.checkpoint("REP2", "REPLICAT"))
+    assert _removed(home, trail) == [0]
+    for other in (rep1, dataclasses.replace(pump, name="REP2")):
+        _save(home, other, 3)
+        path.write_bytes(Path(home.checkpoint(other.name, other.kind)).read_bytes())
+        assert _removed(home, trail) == []
+        said = f"REPLICAT REP2: its checkpoint file is that of {other.kind} {other.name}"
+        assert purge.removable(home, home.fs, trail)[0].reason.startswith(said)
+
+
 def test_the_last_file_stays_even_when_all_is_read(home: Home) -> None:
     """The writer finds there where to go on."""
     trail = _trail(home, 3)

@@ -8,8 +8,9 @@ import pytest
 
 from extract.params import ExtractParams
 from pump.params import PumpParams
-from trails.columns import ColumnName, ColumnRule, Token
+from trails.columns import ColumnRule, Token
 from trails.errors import OperatorError, ParamError
+from trails.naming import ColumnName
 from trails.record import Column, TableDef
 from trails.runtime.language import accepted
 from trails.runtime.language.params import parse_text
@@ -102,7 +103,7 @@ def test_a_pump_with_options_decodes() -> None:
     every = "TABLE *.*, COLSEXCEPT (secret);\n"
     assert PumpParams.from_statements(parse_text(PUMP + every, "p.prm")).filters
     assert not PumpParams.from_statements(parse_text(PUMP + "TABLE *.*;\n", "p.prm")).filters
-    with pytest.raises(ParamError, match=r"p\.prm:4: PASSTHRU: COLS, COLSEXCEPT, COLGROUP and TOKENS need decoded"):
+    with pytest.raises(ParamError, match=r"p\.prm:4: PASSTHRU: options of TABLE, and IGNORE switches, need decoded"):
         PumpParams.from_statements(parse_text(f"{PUMP}PASSTHRU\n{every}", "p.prm"))
 
 

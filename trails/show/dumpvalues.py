@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trails.columns import TOKEN
 from trails.ddl import DDL_REASONS, DdlChange, DdlColumn
 from trails.format import TIMES
 from trails.heartbeat import Beat
+from trails.naming import TOKEN
 from trails.record import MISSING, Column, TableDef, time_of
 
 SHOWN_VALUE = 200

@@ -51,7 +51,7 @@ class CaptureRules:
             return False
         mapped = any(self.captures(*name) for name in change.names)
         passes = rules.passes(change, mapped)
-        self._counts.seen(mapped=mapped, passes=passes)
+        self._counts.seen(change, mapped=mapped, passes=passes)
         return passes
 
     def decoder(

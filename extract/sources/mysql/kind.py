@@ -28,6 +28,7 @@ class MysqlKind:
     name = "MySQL"
     example = "mysql://user:password@host:3306/database"
     is_file = False
+    keeps_csns = True
     untyped = False
     places = tuple(PLACES)
     keywords: Mapping[str, Keyword] = KEYWORDS

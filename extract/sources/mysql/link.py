@@ -18,6 +18,7 @@ from pymysql.converters import encoders
 
 from extract.sources.mysql.flavour import Flavour
 from trails.errors import AwayError, OperatorError, UntrustedError
+from trails.runtime.secrets import healing
 from trails.runtime.secrets.serverurl import DIAL_SECONDS, ServerUrl
 
 PORT: Final = 3306
@@ -33,13 +34,6 @@ _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615",
     "SET SESSION wait_timeout = 28800, lock_wait_timeout = 50",
 )
-_AWAY: Final = frozenset({
-    0, 1021, 1037, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
-    1203, 1205, 1213, 1226, 1290, 1317, 1637, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3169,
-    4031,
-})  # fmt: skip
-"""Waiting can mend it: not there, going down, offline, read-only, too many connections, cut, a lock that was not given,
-out of time, and a disk or a memory that is full for now."""
 _DENIED: Final = frozenset({1044, 1045, 1698, 1227, 1142, 1143, 1370})
 _NO_SUCH_PLUGIN: Final = frozenset({2059, 1251})
 
@@ -137,7 +131,7 @@ class MysqlSession:
 def refused(number: int, text: str) -> MysqlError | AwayError:
     """An error that the server told, as ours."""
     words = " ".join(text.split())
-    if number in _AWAY:
+    if number in healing.NUMBERS:
         return AwayError(f"the source database went away: {words} ({number})")
     return MysqlError(f"the source database: {words} ({number})", number)
 
@@ -180,7 +174,7 @@ def _not_in(error: pymysql.MySQLError, where: SourceUrl) -> OperatorError | Away
     if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
         hint = "Name the CA of the server's certificate by ssl_ca in SOURCEDB, and the host as the certificate does"
         return UntrustedError(f"the source database is not trusted: {text}", hint=hint)
-    if number in _AWAY or isinstance(error, pymysql.err.InterfaceError):
+    if number in healing.NUMBERS or isinstance(error, pymysql.err.InterfaceError):
         return AwayError(f"the source database can't be reached: {text}")
     hint = "Mend SOURCEDB in the parameter file"
     if number in _DENIED:

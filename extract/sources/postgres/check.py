@@ -13,6 +13,7 @@ from extract.source import SourceSettings
 from extract.sources.postgres.driver import Session
 from extract.sources.postgres.pgoutput import lsn_text, parse_lsn, quoted
 from extract.sources.postgres.slots import NoSlotError, confirmed, look, lost
+from extract.sources.postgres.tables import logical
 from trails.checkpoint import Place
 from trails.columns import Projection
 from trails.errors import MismatchError, OperatorError
@@ -68,10 +69,11 @@ AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1
 # A generated column is in the log from version 18 on, if it is stored. Of the key, what a change names its row by.
 _COLUMNS = """
 SELECT n.nspname, c.relname, a.attname, coalesce(k.attnum IS NOT NULL, false),
-    a.attstorage <> 'p' AND a.attlen < 0
+    a.attstorage <> 'p' AND a.attlen < 0, t.oid, t.typtype, t.typcategory
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     AND (a.attgenerated = '' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int >= 180000))
+LEFT JOIN pg_type t ON t.oid = a.atttypid AND t.typtype <> 'd'
 LEFT JOIN (SELECT i.indrelid, i.indisprimary, i.indisreplident, unnest(i.indkey[0:i.indnkeyatts - 1]) AS attnum
     FROM pg_index i WHERE i.indimmediate AND i.indisvalid) k ON k.indrelid = c.oid AND k.attnum = a.attnum
     AND CASE c.relreplident WHEN 'i' THEN k.indisreplident WHEN 'n' THEN false ELSE k.indisprimary END
@@ -204,11 +206,14 @@ def risky(session: Session, captures: Captures, project: Project | None = None) 
 
 
 def _described(session: Session, captures: Captures) -> list[tuple[TableDef, list[int]]]:
-    """Captured tables: names and key of their columns, and which of them an update may come without."""
+    """Captured tables: names, types and key of their columns, and which of them an update may come without.
+
+    The type of a domain is left open.
+    """
     found: dict[tuple[str, str], list[tuple[Column, bool]]] = {}
-    for schema, name, column, key, wide in session.query(_COLUMNS):
+    for schema, name, column, key, wide, *kind in session.query(_COLUMNS):
         if captures(schema or "", name or ""):
-            made = (Column(column or "", "", "", key == "t"), wide == "t")
+            made = (Column(column or "", logical(*kind) if kind[0] else "", "", key == "t"), wide == "t")
             found.setdefault((schema or "", name or ""), []).append(made)
     return [
         (TableDef(*name, tuple(column for column, _ in given)), [i for i, (_, wide) in enumerate(given) if wide])
@@ -321,8 +326,8 @@ def no_befores(schema: str, name: str, identity: str, where: str) -> Fault:
     """A table under GETUPDATEBEFORES (at `where`) whose replica identity is not full."""
     shown = {"d": "default", "n": "nothing", "i": "an index"}.get(identity, identity)
     what = (
-        f"table {schema}.{name} is under GETUPDATEBEFORES ({where}), but its replica identity is {shown}, not full: "
-        "updates and deletes would come without the whole old row"
+        f"table {schema}.{name} is under GETUPDATEBEFORES or a filter ({where}), but its replica identity is {shown}, "
+        "not full: updates and deletes would come without the whole old row"
     )
     table = f"{quoted(schema)}.{quoted(name)}"
     return what, f"ADD TRANDATA {schema}.{name}, ALLCOLS (or ALTER TABLE {table} REPLICA IDENTITY FULL)"

@@ -32,6 +32,7 @@ from psycopg.waiting import wait
 from extract.sources.postgres.pgoutput import EPOCH_US, PgoutputError, lsn_text, quoted
 from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.process import checking
+from trails.runtime.secrets import healing
 from trails.runtime.secrets.attempts import refused_for_good
 
 Row = tuple[str | None, ...]
@@ -60,15 +61,6 @@ _QUIET_SECONDS: Final = 1.0
 
 _NO_PUBLICATION: Final = "42704"
 _SKIPPED: Final = b"55000"
-_HEALING = ("08", "25006", "40001", "40P01", "53", "55006", "55P03", "57", "58")
-"""By SQLSTATE or class: the connection, a standby, a deadlock, resources (memory, disk, connections), in use, a lock,
-cancelled or shut down, and what lies beneath the server."""
-_AWAY_WORDS = (
-    "starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating", "canceling",
-    "not accepting connections", "not yet accepting connections", "out of memory", "No space left", "could not open",
-    "could not read", "could not write", "could not access", "could not fork",
-)  # fmt: skip
-_REFUSED: Final = ("FATAL", "no password supplied")
 _XLOG, _KEEPALIVE = b"wk"
 _HEADER = 25
 _BUFFER = 8192
@@ -132,6 +124,10 @@ class _Dialled(psycopg.Connection[Any]):
 def _dialled(given: dict[str, Any], url: str) -> PGconn:
     try:
         connection = _Dialled.connect(**given).pgconn
+    except psycopg.ProgrammingError as error:  # an option's value that nobody can read
+        raise OperatorError(f"SOURCEDB: {_clean(str(error))}", hint="Mend the URL") from None
+    except UnicodeError as error:  # found where names are looked up
+        raise OperatorError(f"SOURCEDB: this is no host's name: {error}", hint="Mend the host in the URL") from None
     except psycopg.Error as error:
         raise _refused(str(error), url, [host for host in given.get("host", "").split(",") if host]) from None
     connection.notice_handler = connection.notify_handler = None
@@ -140,14 +136,16 @@ def _dialled(given: dict[str, Any], url: str) -> PGconn:
 
 
 def _refused(text: str, url: str, hosts: Sequence[str] = ()) -> OperatorError | AwayError:
-    """Libpq gives no SQLSTATE for a refused connection, only words: those of the server begin with FATAL."""
+    """Libpq gives no SQLSTATE for a refused connection, only words."""
     words = _clean(text)
-    if not refused_for_good(text, hosts, _REFUSED, _AWAY_WORDS):
+    if not refused_for_good(text, hosts):
         return AwayError(f"the source database can't be reached: {words}")
     user = urlsplit(url).username or "the user"
     hint = "Mend SOURCEDB in the parameter file, or the server's pg_hba.conf"
     if "password" in words:
         hint = f"Mend the password in SOURCEDB (or on the server: ALTER ROLE {quoted(user)} PASSWORD '...')"
+    elif "permitted to log in" in words:
+        hint = f"ALTER ROLE {quoted(user)} LOGIN"
     elif "replication" in words.lower() or "wal sender" in words.lower():
         hint = f"ALTER ROLE {quoted(user)} REPLICATION"
     return SqlError(f"the source database refused the connection: {words}", hint=hint)
@@ -159,7 +157,7 @@ def _clean(words: str) -> str:
 
 def heals(state: str) -> bool:
     """Whether what a SQLSTATE says passes by itself: the same statement can succeed later."""
-    return state.startswith(_HEALING)
+    return state.startswith(healing.STATES)
 
 
 class PassingError(AwayError):

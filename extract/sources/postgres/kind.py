@@ -43,6 +43,7 @@ class TranLog:
     """Capture from the log, by a logical slot; extract.source.CaptureMethod says what each method does."""
 
     keywords: Mapping[str, Keyword] = KEYWORDS
+    keeps_csns = True
 
     def check(self, connection: Session, settings: SourceSettings, found: Findings) -> None:
         from extract.sources.postgres.check import check

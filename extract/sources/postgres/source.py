@@ -276,7 +276,7 @@ class PostgresSource(LogSource):
             return False
         mapped = any(self._captures(*name) for name in change.names)
         passes = self._settings.ddl.passes(change, mapped)
-        self._ddl_counts.seen(mapped=mapped, passes=passes)
+        self._ddl_counts.seen(change, mapped=mapped, passes=passes)
         return passes
 
     # --- capturing --------------------------------------------------------------------------------------------------

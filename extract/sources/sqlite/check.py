@@ -47,7 +47,7 @@ def check_history(conn: sqlite3.Connection, expected: str, after: int, state: st
     if last < after:
         raise MismatchError(
             f"the source's queue ends at {last}, but the trail has changes up to {after}: the file was restored",
-            hint=f"ALTER EXTRACT, BEGIN NOW goes on: {LOAD}",
+            hint="Put the right file back, or see docs/sqlite-source.md#recovery",
         )
     row = conn.execute(f"SELECT at FROM {LOG} WHERE id = ?", (after,)).fetchone()
     if state and row is not None and state_text(row[0]) != state:

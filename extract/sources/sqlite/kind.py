@@ -24,6 +24,7 @@ class SqliteKind:
     name = "SQLite"
     example = "sqlite:////var/lib/shop.db"
     is_file = True
+    keeps_csns = False  # what is read in one look is one transaction
     untyped = True
     places = ()
     keywords: Mapping[str, Keyword] = KEYWORDS

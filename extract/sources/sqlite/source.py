@@ -74,7 +74,7 @@ class QueueRules:
             return False
         mapped = any(self.captures(name) for _, name in change.names)
         passes = rules.passes(change, mapped)
-        self._counts.seen(mapped=mapped, passes=passes)
+        self._counts.seen(change, mapped=mapped, passes=passes)
         return passes
 
 

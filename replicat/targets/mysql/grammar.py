@@ -158,6 +158,8 @@ def _expression(text: str) -> Formula | None:
         if kind is None:
             continue
         after = next((other[0] for other in words[i + 1 :] if other.lastgroup), "")
+        if after == "(" and (kind not in ("word", "sign") or parts[-1:] == ["."]):
+            return None  # a function too, of its own database or in quotes, and perhaps not the known one
         if kind == "word" and part.lower() not in (FUNCTIONS if after == "(" else _WORDS):
             if part.startswith("_") and after.startswith("'"):
                 continue  # the string's character set: ours are all in one
@@ -176,7 +178,8 @@ def _expression(text: str) -> Formula | None:
     if at != len(text) or depth or not parts:
         return None
     # A space before a parenthesis would make a column's name of a function's.
-    return Formula(" ".join(parts).replace(" (", "("), reads=frozenset(reads))
+    text = "".join(part if part == "(" else f" {part}" for part in parts)
+    return Formula(text.lstrip(), reads=frozenset(reads))
 
 
 GRAMMAR: Final = SourceGrammar(parse_type, parse_default, binds=True, rows_have_generated=True)

@@ -23,6 +23,7 @@ from pymysql.converters import encoders
 from replicat.model.again import ShapeChangedError
 from replicat.model.target import RefusedError
 from trails.errors import AwayError, OperatorError
+from trails.runtime.secrets import healing
 from trails.runtime.secrets.serverurl import ServerUrl
 
 SCHEME = "mysql://"
@@ -35,7 +36,8 @@ _LAST_SECONDS = 0.5
 _FULL = frozenset({1040, 1203, 1226})
 _WORKS = """
 SELECT 1 FROM information_schema.processlist WHERE id = %s AND command <> 'Sleep'
-AND coalesce(state, '') NOT IN ('Reading from net', 'Writing to net', 'Sending to client')
+AND coalesce(state, '') NOT IN ('Reading from net', 'Writing to net', 'Sending to client',
+    'Receiving from client')
 """
 _PACKET = 256 * 1024
 _BUFFER = 64 << 10
@@ -76,16 +78,11 @@ MAYBE = (
     "SET SESSION binlog_format = 'ROW'",
 )
 
-_AWAY = frozenset({
-    0, 1037, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1135, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317,
-    1836, 1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 1290, 1205, 1213, 1021, 1114, 1180, 1637, 3032, 3169,
-    4031,
-})  # fmt: skip
-"""Waiting can mend it: lost, full, read-only for now, a deadlock or a lock that was not given. The whole transaction
-is then rolled back with the connection, and the batch done again for RECONNECTSECS."""
-
 _SHAPE = frozenset({1051, 1054, 1136, 1146, 1356, 1412, 1932})
 """The table is not what it was when it was looked at."""
+
+_AWAY = healing.NUMBERS - _SHAPE
+"""The whole transaction is then rolled back with the connection, and the batch done again for RECONNECTSECS."""
 
 _SQLSTATES = {
     1048: "23502", 1364: "23502", 1263: "23502", 1062: "23505", 1022: "23505", 1586: "23505", 1451: "23503",
@@ -260,6 +257,8 @@ def _made(where: MysqlUrl, seconds: float) -> Link:
         unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
         connect_timeout=10, read_timeout=seconds, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
         ssl=where.context(), ssl_disabled=where.mode == "disabled",
+        # By TCP the socket has its own bound (dial): a slow link may take longer for a large packet.
+        write_timeout=seconds if where.unix_socket else None,
     )  # fmt: skip
     link.answer_seconds = seconds
     return link

@@ -15,6 +15,7 @@ from replicat.model.again import ShapeChangedError
 from replicat.model.target import RefusedError
 from replicat.targets.postgres.bounded import BoundLink
 from trails.errors import AwayError, OperatorError
+from trails.runtime.secrets import healing
 from trails.runtime.secrets.attempts import refused_for_good
 
 _REFUSED = (
@@ -26,9 +27,6 @@ _SHAPE = (
     errors.UndefinedTable, errors.UndefinedColumn, errors.DatatypeMismatch, errors.UndefinedObject,
     errors.InvalidColumnReference, errors.GeneratedAlways, errors.WrongObjectType, errors.InvalidSchemaName,
 )  # fmt: skip
-_HEALING = ("08", "25006", "40001", "40P01", "53", "55006", "55P03", "57", "58")
-"""By SQLSTATE or class: the connection, a standby, a deadlock, resources (memory, disk, connections), in use, a lock,
-cancelled or shut down, and what lies beneath the server."""
 _COLUMN = re.compile(r"COPY .*, line \d+, column (.+?): ")
 """Of an error's context, where a value does not fit its column; the value comes behind it."""
 _BAD_TIMES = ("22007", "22008", "22009")
@@ -36,13 +34,6 @@ _DURATION = re.compile(r'^(?!.* type (?:date|timestamp)).*"-?\d+:\d\d:\d\d(?:\.\
 """The server's message of a value without a date that its type does not take."""
 _OF_ENCODINGS = (errors.CharacterNotInRepertoire, errors.UntranslatableCharacter)
 """The one kind of class 22 whose quotes hold names alone: those of encodings, which are what such an error says."""
-_OURS_TO_MEND = (
-    "authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "permission denied",
-    "invalid connection option",
-)  # fmt: skip
-
-
-_PASSES = ("starting up", "shutting down", "recovery", "too many", "terminating", "canceling")
 
 
 def connect(url: str, application: str, side: str = "target") -> BoundLink:
@@ -58,15 +49,21 @@ def connect(url: str, application: str, side: str = "target") -> BoundLink:
         return BoundLink.open(options, application)
     except psycopg.Error as error:
         raise not_in(error, hosts, side) from None
+    except UnicodeError as error:
+        raise no_host(error, side) from None
 
 
 def not_in(error: psycopg.Error, hosts: Sequence[str] = (), side: str = "target") -> OperatorError | AwayError:
     """Why there is no connection: a person must act only if the server, or each one of several, has said so."""
     text = " ".join(str(error).split())
-    for_good = refused_for_good(str(error), hosts, _OURS_TO_MEND, _PASSES)
-    if for_good or isinstance(error, psycopg.ProgrammingError):
+    if refused_for_good(str(error), hosts) or isinstance(error, psycopg.ProgrammingError):
         return OperatorError(f"the {side} database refuses the connection: {text}", hint=f"Mend {side.upper()}DB")
     return AwayError(f"the {side} database can't be reached: {text}")
+
+
+def no_host(error: UnicodeError, side: str) -> OperatorError:
+    """A host name that none can be, such as a..b: it is found where names are looked up."""
+    return OperatorError(f"{side.upper()}DB: this is no host's name: {error}", hint="Mend the host in the URL")
 
 
 def _alive(url: str) -> dict[str, Any]:
@@ -105,7 +102,7 @@ def heals(error: psycopg.Error, conn: psycopg.Connection[Any]) -> bool:
     """Whether the same statement can succeed later: nothing is wrong with it."""
     if error.sqlstate is None:  # the driver's own: it has no connection, or can't make sense of what came
         return conn.closed or isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return conn.closed or error.sqlstate.startswith(_HEALING)
+    return conn.closed or error.sqlstate.startswith(healing.STATES)
 
 
 def refusal(error: Exception) -> RefusedError | None:

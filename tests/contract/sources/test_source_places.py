@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from extract import kinds
+from extract.params import check_start
 from extract.source import Source
 from tests.contract.sources.bench import KV, Collected, SourceBench
 from trails.errors import MismatchError, OperatorError
@@ -98,6 +100,38 @@ def test_an_ALTER_to_a_place_ahead_passes_over_what_lies_before_it(bench: Source
         assert image(bench) == before
     mirror = bench.capture(alter_no=1, alter=(("csn", ahead),))
     assert [record[2][0] for record in mirror.records] == ["1", "7"]
+
+
+def test_START_with_a_CSN_leaves_out_exactly_what_lies_before_it(bench: SourceBench):
+    """ATCSN and AFTERCSN, by CSNs that a trail would have; what the trail has already is refused, and comes once.
+
+    A source that numbers transactions as it reads them refuses both.
+    """
+    bench.register(KV)
+    told = bench.told()
+    if not kinds.method(kinds.of(told.url), told.method).keeps_csns:
+        with pytest.raises(OperatorError, match="gets its CSNs as it is read, so none is known before"):
+            check_start(told.url, told.method, "EXT1")
+        return
+    extract = bench.start()
+    bench.sees(extract, LIFE[0])
+    mark = extract._writer.last
+    bench.stop(extract)
+    seen = Collected(mark.origin, mark.state)
+    source = begun(bench, seen)
+    for key in (4, 5, 6, 7):
+        bench.sql(f"INSERT INTO kv VALUES ({key}, 'x', NULL)")
+        seen.read(source, bench.place)
+    source.close()
+    csns = [csn for _, _, csn in seen.ends]
+    assert len(csns) == 4
+    with pytest.raises(OperatorError, match="which would come twice"):
+        bench.start(start_no=1, start=(("at_csn", mark.csn),))
+    mirror = bench.capture(start_no=1, start=(("at_csn", csns[1]),))
+    assert [record[2][0] for record in mirror.records] == ["1", "5", "6", "7"]
+    bench.sql("INSERT INTO kv VALUES (8, 'x', NULL)")
+    mirror = bench.capture(start_no=2, start=(("after_csn", csns[3]),))
+    assert [record[2][0] for record in mirror.records] == ["1", "5", "6", "7", "8"]
 
 
 def test_another_database_is_refused_before_anything_is_written(bench: SourceBench):

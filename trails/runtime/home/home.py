@@ -136,6 +136,10 @@ class Home:
         """What the source of an Extract keeps of its own, and could do without."""
         return os.path.join(self.root, "dirpcs", f"{group}.journal")
 
+    def pinned(self, group: str) -> str:
+        """Which home takes a pump's trail (pump/pin.py)."""
+        return os.path.join(self.root, "dirpcs", f"{group}.remote")
+
     def lock(self, group: str) -> str:
         """Held by the group's live process for its life."""
         return os.path.join(self.root, "dirpcs", f".{group}.lock")

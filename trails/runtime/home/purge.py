@@ -124,6 +124,8 @@ def _oldest_needed(home: Home, fs: Fs, trail: TrailName, reader: Registration) -
         return 0, f"{who}: its checkpoint can't be read: {error.message}"
     if not history or not history[0].reads:
         return 0, f"{who} has no checkpoint"
+    if (history[0].group, history[0].kind) != (reader.name, reader.kind):
+        return 0, f"{who}: its checkpoint file is that of {history[0].kind} {history[0].group}"
     # A group of that name was deleted and its checkpoint file survived a crash. (The runtime always sets saved_us.)
     if 0 < history[0].saved_us < reader.added_us:
         return 0, f"{who} has no checkpoint since it was added"

@@ -140,6 +140,7 @@ def delete(home: Home, name: str) -> None:
     home.fs.remove(path)
     home.fs.remove(home.obeyed(name))
     home.fs.remove(home.journal(name))
+    home.fs.remove(home.pinned(name))
     home.fs.sync_dir(os.path.dirname(path))
 
 

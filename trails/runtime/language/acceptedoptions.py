@@ -135,7 +135,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         **_refused("ENABLE_INSTANTIATION_FILTERING SOURCE_DB_NAME", "START REPLICAT r, AFTERCSN c starts after a load"),
     },
     "TABLE": {
-        **_refused("FILTER WHERE COLMAP TARGET", "write it in the MAP of a Replicat"),
+        **_refused("COLMAP TARGET", "write it in the MAP of a Replicat"),
         **_refused("KEYCOLS", "write it in the MAP of a Replicat, and GETUPDATEBEFORES here"),
         **_refused("SQLEXEC", _RUNS),
         **_refused("EVENTACTIONS", _EVENTS),
@@ -188,21 +188,22 @@ def stripped(parse: Callable[[Statement], T]) -> Callable[[Statement], T]:
         if statement.text:
             refuse_options(statement)
         known = OPTIONS[statement.keyword]
-        kept = _kept(statement.words, known)
+        # What stands in parentheses behind an option of TABLE names columns and constants.
+        kept = _kept(statement.words, known, inside=statement.keyword != "TABLE")
         return parse(statement if kept == statement.words else replace(statement, words=kept))
 
     return without
 
 
-def _kept(words: Sequence[Word], known: Mapping[str, AcceptedOption]) -> tuple[Word, ...]:
-    """The words without such options and what follows them; also those within parentheses."""
+def _kept(words: Sequence[Word], known: Mapping[str, AcceptedOption], *, inside: bool) -> tuple[Word, ...]:
+    """The words without such options and what follows them; `inside`: also those within parentheses."""
     kept: list[Word] = []
     left = list(words)
     while left:
         word = left.pop(0)
         option = known.get(word.upper()) if isinstance(word, str) else None
         if option is None:
-            kept.append(Group(_kept(word, known)) if isinstance(word, Group) else word)
+            kept.append(Group(_kept(word, known, inside=True)) if inside and isinstance(word, Group) else word)
             continue
         del left[: option.words]
         if option.group and left and isinstance(left[0], Group):

@@ -1,7 +1,7 @@
 """TABLE and TABLEEXCLUDE of Extract and pump: text to clauses, and which clause a table falls under.
 
     TABLE sales.*, COLSEXCEPT (secret);
-    TABLE sales.orders, COLS (id, total, place), COLGROUP (place, country),
+    TABLE sales.orders, COLS (id, total, place), COLGROUP (place, country), WHERE (total > 10),
         TOKENS (shop = 'Porto', csn = @GETENV ('TRANSACTION', 'CSN'));
 
 Rule: one clause decides for a table: an exact name beats wildcards, a narrower wildcard a wider one. Clauses that
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trails.columns import FACTS, ColumnName, ColumnRule, Environment, Projection, Token, project, project_ddl
+from trails.columns import FACTS, ColumnRule, Environment, Projection, Token, project, project_ddl
 from trails.ddl import DdlChange
 from trails.errors import OperatorError, ParamError
+from trails.naming import ColumnName
 from trails.record import TableDef
 from trails.runtime.home.home import user_name
 from trails.runtime.language.params import (
@@ -31,12 +32,16 @@ from trails.runtime.language.params import (
     narrowest,
     table_pattern,
 )
+from trails.runtime.language.whereparams import row_filter
 
+CONDITIONS = ("WHERE", "FILTER")
 SHAPE = (
     "schema.table [, schema.table ...] [, COLS (column, ...) | COLSEXCEPT (column, ...)] [, COLGROUP (column, ...)] "
-    "[, TOKENS (name = 'text' | name = @GETENV ('group', 'fact'), ...)];"
+    "[, TOKENS (name = 'text' | name = @GETENV ('group', 'fact'), ...)] [, WHERE (condition)] "
+    "[, FILTER ([{ON | IGNORE} {INSERT | UPDATE | DELETE}, ...] condition)];"
 )
-OPTIONS = ("COLS", "COLSEXCEPT", "COLGROUP", "TOKENS")
+OPTIONS = ("COLS", "COLSEXCEPT", "COLGROUP", "TOKENS", *CONDITIONS)
+_REPEATED = ("COLGROUP", *CONDITIONS)
 BEFORES = "GETBEFORECOLS"
 """An option that only an Extract has: a pump sends the old rows that its trail has."""
 ANY = "ANY"
@@ -46,7 +51,9 @@ COLUMN_HELP = (
     "docs/extract.md has the rules of the options:\n"
     "- COLS takes only these columns, COLSEXCEPT all but these. The key must stay.\n"
     "- COLGROUP names columns that travel together.\n"
-    "- TOKENS are facts that are sent along with each change."
+    "- TOKENS are facts that are sent along with each change.\n"
+    "- WHERE and FILTER send only the rows for which all conditions are true; FILTER with ON or IGNORE chooses "
+    "operations. They compare columns with constants."
 )
 _COLUMN = re.compile(r'"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>[^".*?=@]+)')
 _TOKEN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$#-]*")
@@ -70,8 +77,14 @@ def clauses(statement: Statement) -> tuple[TableClause, ...]:
 
 
 def extract_clauses(statement: Statement) -> tuple[TableClause, ...]:
-    """The parser of an Extract's TABLE. Raises ParamError."""
-    return _clauses(statement, (*OPTIONS, BEFORES, ANY))
+    """The parser of an Extract's TABLE. Raises ParamError.
+
+    Where a filter asks how rows were, their changes carry it (GETUPDATEBEFORES).
+    """
+    found = _clauses(statement, (*OPTIONS, BEFORES, ANY))
+    if not any(one.reads_old_rows for one in found[0].rule.filters):
+        return found
+    return tuple(replace(clause, rule=replace(clause.rule, befores=True)) for clause in found)
 
 
 def _clauses(statement: Statement, options: Sequence[str]) -> tuple[TableClause, ...]:
@@ -100,7 +113,7 @@ def _options(statement: Statement, words: list[Word], options: Sequence[str]) ->
         if option not in options:
             expected = f"TABLE has no option {name}{did_you_mean(option, options)}"
             raise statement.wrong(f"{expected}. Its options are {', '.join(options)}")
-        if option in seen and option != "COLGROUP":
+        if option in seen and option not in _REPEATED:
             raise statement.wrong(f"{option} is given twice; expected one list")
         seen.add(option)
         given = words.pop(0) if words else None
@@ -113,6 +126,8 @@ def _options(statement: Statement, words: list[Word], options: Sequence[str]) ->
 
 
 def _with(statement: Statement, rule: ColumnRule, option: str, given: Group) -> ColumnRule:
+    if option in CONDITIONS:
+        return replace(rule, filters=(*rule.filters, row_filter(statement, option, given)))
     if option == "TOKENS":
         return replace(rule, tokens=_tokens(statement, given))
     if option == BEFORES:
@@ -218,14 +233,22 @@ class TableRules:
     every: bool = False
 
     @classmethod
-    def of(cls, values: Values, *, every: bool = False, befores: Collection[Statement] = ()) -> TableRules:
+    def of(
+        cls,
+        values: Values,
+        *,
+        every: bool = False,
+        befores: Collection[Statement] = (),
+        ignored: Mapping[int, frozenset[int]] | None = None,
+    ) -> TableRules:
         """What a checked file says. Raises the ParamError of two TABLEs that can never both be obeyed.
 
-        `befores`: the TABLEs that stand under GETUPDATEBEFORES.
+        `befores`: the TABLEs that stand under GETUPDATEBEFORES. `ignored`: by id of a TABLE's statement, the operations
+        that the switches in force there leave out (switches.py).
         """
         wanting = {id(statement) for statement in befores}
         found = [
-            replace(clause, rule=replace(clause.rule, befores=True)) if id(statement) in wanting else clause
+            replace(clause, rule=_switched(clause.rule, id(statement) in wanting, (ignored or {}).get(id(statement))))
             for statement, some in values.found.get("TABLE", ())
             for clause in some
         ]
@@ -247,11 +270,11 @@ class TableRules:
 
     @property
     def has_columns(self) -> bool:
-        """Whether any clause has options for columns."""
+        """Whether any clause changes what is sent of its tables."""
         return any(not clause.rule.is_plain for clause in self.clauses)
 
     def rule(self, schema: str, name: str) -> ColumnRule | None:
-        """The options for a table's columns; None if there are none. OperatorError if clauses say different things."""
+        """What changes what is sent of a table; None if nothing does. OperatorError if clauses say different things."""
         rule = self._rule(schema, name)
         return None if rule is None or rule.is_plain else rule
 
@@ -286,6 +309,10 @@ class TableRules:
     def projector(self, environment: Environment) -> Projector | None:
         """What asks for a table's Projection; None if no clause has options, so that nobody needs to ask."""
         return Projector(self, environment) if self.has_columns else None
+
+
+def _switched(rule: ColumnRule, befores: bool, ignored: frozenset[int] | None) -> ColumnRule:
+    return replace(rule, befores=rule.befores or befores, ignored=ignored or rule.ignored)
 
 
 def _alike(first: TableClause, second: TableClause) -> bool:

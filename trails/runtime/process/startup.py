@@ -447,6 +447,8 @@ def exit_of(error: BaseException) -> tuple[int, str]:
         return EXIT_AWAY, mask(f"connection lost: {error}")
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return EXIT_AWAY, "the system has no memory left for this process"
+    if _is_scarce(error):
+        return EXIT_AWAY, mask(f"the system has too little left for this process: {error}. See ulimit -n and ulimit -u")
     if isinstance(error, OSError) and (error.filename or error.errno in _OPERATORS):
         name = f"{error.filename}: " if error.filename else ""
         code = EXIT_AWAY if error.errno in NO_SPACE else EXIT_OPERATOR
@@ -461,6 +463,13 @@ def _is_lost_link(error: BaseException) -> bool:
     )
 
 
+def _is_scarce(error: BaseException) -> bool:
+    """No descriptor, process or thread more just now: who else uses them up may end."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+    return isinstance(error, RuntimeError) and str(error) == "can't start new thread"  # Python's only word of it
+
+
 _UNREACHABLE = frozenset(
     (errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
 )
@@ -473,8 +482,6 @@ _OPERATORS = frozenset(
         errno.EACCES,
         errno.EPERM,
         errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
     )
 )
 """What the system refuses until somebody mends the machine."""

@@ -61,8 +61,8 @@ class Report:
         append(self.path, "")
 
     def lines(self, lines: Sequence[str]) -> None:
-        """Add lines as they are, passwords masked, control characters escaped."""
-        quietly(append, self.path, tame(mask("".join(line + "\n" for line in lines))))
+        """Add lines as they are, passwords masked, control characters escaped: a name in one begins no other line."""
+        quietly(append, self.path, "".join(tame(mask(line), keep="\t") + "\n" for line in lines))
 
     def box(self, *titles: str) -> None:
         """Add a title in a box of asterisks."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from trails.ddl import DdlChange
 from trails.record import Op
 
 DATA_OPERATIONS = ("inserts", "updates", "deletes", "truncates", "ddls")
@@ -58,15 +59,25 @@ def cdr_conflicts(kind: str) -> str:
 class DdlCounts:
     """What became of schema changes since the process started; `errors`: a Replicat's, which may be refused some."""
 
-    def __init__(self, *, errors: bool = False) -> None:
+    def __init__(self, *, errors: bool = False, turned_away: Callable[[str], None] = lambda _text: None) -> None:
+        """`turned_away`: takes a line on a change of a mapped table that the DDL parameter does not let through."""
+        self._turned_away = turned_away
         names = (*DDL_COUNTERS, *(DDL_ERRORS if errors else ()))
         self.counts: dict[str, int] = dict.fromkeys(names, 0)
 
-    def seen(self, *, mapped: bool, passes: bool) -> None:
-        """One change of a table that TABLE or MAP names, or does not; `passes`: the DDL parameter lets it through."""
+    def seen(self, change: DdlChange | None, *, mapped: bool, passes: bool) -> None:
+        """One change of a table that TABLE or MAP names, or does not; `passes`: the DDL parameter lets it through.
+
+        `change`: None where that is told elsewhere.
+        """
         self.counts["operations"] += 1
         self.counts["mapped operations" if mapped else "unmapped operations"] += 1
         self.counts["excluded operations"] += not passes
+        if change is not None and mapped and not passes:
+            self._turned_away(
+                f"{change.op} of {change.full_name} is left out by the DDL parameter, and no target hears of it: make "
+                "the change there by hand"
+            )
 
     def error(self, name: str) -> None:
         """One of DDL_ERRORS."""

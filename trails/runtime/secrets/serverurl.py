@@ -97,7 +97,10 @@ class ServerUrl:
         )  # fmt: skip
 
     def dial(self) -> socket.socket:
-        """A socket that finds out within a minute that the other host is gone without a word. Raises OSError."""
+        """A socket that finds out within a minute that the other host is gone without a word.
+
+        Raises OSError; OperatorError for what is no host's name.
+        """
         if self.unix_socket:
             local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -107,7 +110,12 @@ class ServerUrl:
                 local.close()
                 raise
             return local
-        sock = socket.create_connection((self.host, self.port), DIAL_SECONDS)
+        try:
+            sock = socket.create_connection((self.host, self.port), DIAL_SECONDS)
+        except UnicodeError as error:
+            raise OperatorError(
+                f"{self.keyword}: {self.host!r:.80} is no host's name: {error}", hint="Mend the host in the URL"
+            ) from None
         for option, value in (
             (socket.TCP_NODELAY, 1), (socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3),
             (socket.TCP_USER_TIMEOUT, 60_000),

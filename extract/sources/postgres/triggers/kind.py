@@ -20,6 +20,7 @@ class TriggerLog:
     """Capture by triggers; extract.source.CaptureMethod says what each method does."""
 
     keywords: Mapping[str, Keyword] = KEYWORDS
+    keeps_csns = False  # what is read in one look is one transaction
 
     def check(self, connection: Session, settings: SourceSettings, found: Findings) -> None:
         from extract.sources.postgres.triggers.check import check

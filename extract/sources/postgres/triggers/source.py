@@ -69,7 +69,7 @@ class TriggerRules:
             return False
         mapped = any(self.tells(*name) for name in change.names)
         passes = rules.passes(change, mapped)
-        self._counts.seen(mapped=mapped, passes=passes)
+        self._counts.seen(change, mapped=mapped, passes=passes)
         return passes
 
 

@@ -1,0 +1,71 @@
+"""Which home takes a pump's trail: `dirpcs/<GROUP>.remote`, apart from the checkpoint, which may be lost or restored.
+
+Rule: the pump alone writes it, durably, and before the first block goes out to that home (on a full disk: before that
+of a later session). From then on another home that answers in its place gets none. The operator's own words lead
+elsewhere: ALTER EXTRACT ..., ETROLLOVER, whose number is then kept here, so that it is obeyed once; another RMTHOST or
+RMTTRAIL; and DELETE EXTRACT, which removes the file. ALTER rewrites the registration only, and is refused while the
+pump runs.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from pump.job import PumpJob
+from trails.checkpoint import Checkpoint
+from trails.errors import DamageError, DiskFullError, MismatchError
+from trails.fs import Fs, read_bytes, replace_durably
+from trails.runtime.home import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """`place`: RMTHOST and RMTTRAIL, where `home` answered. `alter_no`: the last ALTER that led to it."""
+
+    place: str
+    home: str
+    alter_no: int
+
+
+def check(fs: Fs, job: PumpJob, last: Checkpoint | None, home: str, peer: str) -> None:
+    """Refuse `home` unless it is the one that took this trail before, or the operator has asked for another."""
+    remote, group = job.params.remote, job.params.group
+    place = f"{remote.host}:{remote.port} {job.params.trail}"
+    known = _read(fs, job.pinned) or _of_earlier_builds(last)
+    if known is not None and known.place == place and known.home != home and not _asked_for_another(job, known):
+        raise MismatchError(
+            f"{peer} is of home {home or '(none)'}; {group} has sent this trail to home {known.home}",
+            hint=f"If the remote home was made anew: ALTER EXTRACT {group}, ETROLLOVER, and START it again",
+        )
+    pin = Pin(place, home, job.alter_no)
+    if pin != known or not fs.exists(job.pinned):
+        # On a full disk it sends all the same: what it has sent may be purged. The next session keeps the home.
+        with suppress(DiskFullError):
+            replace_durably(fs, job.pinned, json.dumps(asdict(pin)).encode())
+
+
+def _asked_for_another(job: PumpJob, known: Pin) -> bool:
+    return bool(job.alter.get("etrollover")) and job.alter_no > known.alter_no
+
+
+def _read(fs: Fs, path: str) -> Pin | None:
+    """None where no home has taken the trail yet. Raises DamageError."""
+    try:
+        return plain.of(Pin, json.loads(read_bytes(fs, path)))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        hint = "If the right home answers at RMTHOST, remove the file, and START"
+        raise DamageError(
+            f"{path}: expected the remote home of a pump, found something else ({error})", hint=hint
+        ) from None
+
+
+def _of_earlier_builds(last: Checkpoint | None) -> Pin | None:
+    """They kept it in the checkpoint."""
+    try:
+        return plain.of(Pin, last.extra["remote"]) if last else None
+    except (KeyError, TypeError, AttributeError):
+        return None
