@@ -11,29 +11,20 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from pump.job import PumpJob
-from trails.checkpoint import Checkpoint
-from trails.errors import DamageError, DiskFullError, MismatchError
-from trails.fs import Fs, read_bytes, replace_durably
-from trails.runtime.home import plain
+from trails.errors import DiskFullError, MismatchError
+from trails.fs import Fs, replace_durably
+from trails.runtime.home import pinned
+from trails.runtime.home.pinned import Pin
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """`place`: RMTHOST and RMTTRAIL, where `home` answered. `alter_no`: the last ALTER that led to it."""
-
-    place: str
-    home: str
-    alter_no: int
-
-
-def check(fs: Fs, job: PumpJob, last: Checkpoint | None, home: str, peer: str) -> None:
+def check(fs: Fs, job: PumpJob, home: str, peer: str) -> None:
     """Refuse `home` unless it is the one that took this trail before, or the operator has asked for another."""
     remote, group = job.params.remote, job.params.group
     place = f"{remote.host}:{remote.port} {job.params.trail}"
-    known = _read(fs, job.pinned) or _of_earlier_builds(last)
+    known = pinned.read(fs, job.pinned)
     if known is not None and known.place == place and known.home != home and not _asked_for_another(job, known):
         raise MismatchError(
             f"{peer} is of home {home or '(none)'}; {group} has sent this trail to home {known.home}",
@@ -48,24 +39,3 @@ def check(fs: Fs, job: PumpJob, last: Checkpoint | None, home: str, peer: str) -
 
 def _asked_for_another(job: PumpJob, known: Pin) -> bool:
     return bool(job.alter.get("etrollover")) and job.alter_no > known.alter_no
-
-
-def _read(fs: Fs, path: str) -> Pin | None:
-    """None where no home has taken the trail yet. Raises DamageError."""
-    try:
-        return plain.of(Pin, json.loads(read_bytes(fs, path)))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        hint = "If the right home answers at RMTHOST, remove the file, and START"
-        raise DamageError(
-            f"{path}: expected the remote home of a pump, found something else ({error})", hint=hint
-        ) from None
-
-
-def _of_earlier_builds(last: Checkpoint | None) -> Pin | None:
-    """They kept it in the checkpoint."""
-    try:
-        return plain.of(Pin, last.extra["remote"]) if last else None
-    except (KeyError, TypeError, AttributeError):
-        return None

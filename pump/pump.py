@@ -91,10 +91,9 @@ class Pump(GroupProcess):
             job.params.group, job.params.remote.host, clock, job.clock_diff_s,
             lambda text: log.warning(clockdiff.CODE, text),
         )  # fmt: skip
-        self._last = next((save for save in previous if save.reads), None)
-        if self._last is not None:
-            self._heartbeats.arrivals.load(self._last.extra.get("heartbeats"))
-            self._places.remember(self._last)
+        if last := next((save for save in previous if save.reads), None):
+            self._heartbeats.arrivals.load(last.extra.get("heartbeats"))
+            self._places.remember(last)
         mode = "TABLE clauses filter: blocks are decoded" if self._rules else "PASSTHRU: blocks are sent undecoded"
         log.info(CODE_MODE, f"{mode}; from {job.title} to {job.params.remote.host} {job.params.trail}.")
 
@@ -298,7 +297,7 @@ class Pump(GroupProcess):
     def _welcomed(self, welcome: wire.Welcome) -> None:
         assert self._source is not None and self._channel is not None
         self._channel.check_home(welcome.home)
-        pin.check(self._fs, self._job, self._last, welcome.home, self._peer())
+        pin.check(self._fs, self._job, welcome.home, self._peer())
         if 0 < self._job.alter_no < welcome.alter:
             raise MismatchError(
                 f"the remote trail has obeyed ALTER {welcome.alter}, this group's registration knows only "

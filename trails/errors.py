@@ -81,6 +81,12 @@ class DiskFullError(OperatorError):
     exit_code = EXIT_AWAY
 
 
+class ScarceError(OperatorError):
+    """The system has no descriptor, process or memory left just now: who else uses them up may end."""
+
+    exit_code = EXIT_AWAY
+
+
 class AwayError(GateError):
     """A peer or a database can't be reached, or went away; trying again later can help."""
 

@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 from typing import Protocol
 
-from trails.errors import DiskFullError, LockedError, OperatorError
+from trails.errors import DiskFullError, LockedError, OperatorError, ScarceError
 
 # Whoever looks if a lock is held (trails.runtime.home.status) holds it shared for an instant: so it is tried for a
 # moment.
@@ -339,17 +339,27 @@ def _named(what: str):  # type: ignore[no-untyped-def]  # a generator type would
         raise _failed(what, error) from error
 
 
-def _failed(what: str, error: OSError) -> OperatorError | DiskFullError:
-    kind = DiskFullError if error.errno in NO_SPACE else OperatorError
-    return kind(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
+def _failed(what: str, error: OSError) -> OperatorError:
+    return kind_of(error)(f"cannot {what}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
+
+
+def kind_of(error: OSError) -> type[OperatorError]:
+    """The kind of error that a file's owner is told: it says who must act."""
+    if error.errno in NO_SPACE:
+        return DiskFullError
+    return ScarceError if error.errno in SCARCE else OperatorError
 
 
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 """Errors of a full disk: waiting can mend them."""
+SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
+"""No descriptor, process, thread or memory more just now: who else uses them up may end."""
 
 _HINTS = {
     errno.ENOSPC: "Make space on this file system, then START again; nothing acknowledged is lost",
     errno.EDQUOT: "Raise the quota, then START again; nothing acknowledged is lost",
+    errno.EMFILE: "See ulimit -n",
+    errno.ENFILE: "See sysctl fs.file-max",
     errno.EFBIG: "Raise the file size limit, then START again; nothing acknowledged is lost",
     errno.EROFS: "Mount the file system for writing, then START again",
     errno.EACCES: "Give this user access to the home, then START again",

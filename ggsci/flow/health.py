@@ -10,7 +10,8 @@
     a heartbeat is overdue                            this stage, and all behind it
     else                                              nothing
 
-A stage that nobody has registered any more, though its trail stands there, is MISSING: a stage without figures.
+A stage that nobody has registered any more, though its trail stands there, is MISSING: a stage without figures. And a
+path ends at a trail that nobody reads where the home in which that trail lies was looked at, and has no reader of it.
 
     a pipeline is     if
     ABENDED           a stage is
@@ -18,6 +19,7 @@ A stage that nobody has registered any more, though its trail stands there, is M
     STOPPED           a stage is
     STARTING          a stage is
     UNKNOWN           the lag of a stage is not known, or a stage leaves a table out: its lag is that of the others
+    UNKNOWN           it ends at a trail that nobody reads
     RUNNING           else: every stage runs and was seen to work
 
 Rule: never healthier than the last truth. What is not known has its age.
@@ -31,7 +33,7 @@ from typing import Any
 
 from ggsci.doubt import Doubt, believed, older
 from ggsci.facts import STALE_AFTER_US
-from ggsci.flow.stages import EXTRACT, RUNNING, Stage
+from ggsci.flow.stages import EXTRACT, REPLICAT, RUNNING, Stage
 
 MISSING, UNKNOWN = "MISSING", "UNKNOWN"
 _DOWN = ("STOPPED", "ABENDED", "STARTING", MISSING)
@@ -168,7 +170,14 @@ def _as_told(stage: Stage) -> Stage:
 # --- of a whole pipeline ----------------------------------------------------------------------------------------------
 
 
-def state(stages: Sequence[Stage]) -> tuple[str, str]:
+def unread(last: Stage, homes: Collection[str]) -> str:
+    """What is to be said if nothing leaves the last stage of a path; `homes`: those that were looked at."""
+    if last.program == REPLICAT or last.status == MISSING or last.extra.get("writes_home") not in homes:
+        return ""
+    return f"nobody reads {' or '.join(last.writes) or 'what it writes'}: no pump and no Replicat"
+
+
+def state(stages: Sequence[Stage], unread: str = "") -> tuple[str, str]:
     """(state, why) of a pipeline whose stages these are, as they may be shown."""
     asked = (
         ("ABENDED", [stage for stage in stages if stage.status == "ABENDED"]),
@@ -180,7 +189,7 @@ def state(stages: Sequence[Stage]) -> tuple[str, str]:
     for name, found in asked:
         if found:
             return name, "; ".join(dict.fromkeys(map(_said, found)))
-    return RUNNING, ""
+    return (UNKNOWN, f"{stages[-1].program} {stages[-1].name}: {unread}") if unread else (RUNNING, "")
 
 
 def _said(stage: Stage) -> str:

@@ -118,7 +118,8 @@ def _paths(found: Iterable[Stage], ids: Collection[str]) -> list[Pipeline]:
     for stage in [*feeds.pop("", []), *every.values()]:
         if stage.key not in seen:
             _walk((stage,), feeds, seen, paths)
-    return [_pipeline(path, doubts) for path in paths]
+    homes = {str(stage.extra.get("home_id")) for stage in every.values()} | set(ids)
+    return [_pipeline(path, doubts, health.unread(path[-1], homes)) for path in paths]
 
 
 def _walk(
@@ -133,7 +134,7 @@ def _walk(
         _walk((*path, stage), feeds, seen, made)
 
 
-def _pipeline(path: tuple[Stage, ...], doubts: Mapping[str, Doubt]) -> Pipeline:
+def _pipeline(path: tuple[Stage, ...], doubts: Mapping[str, Doubt], unread: str) -> Pipeline:
     # The verdict is of this path: a stage that was judged in another one begins anew.
     judged = holding.judge([replace(stage, holds_back=False, why="") for stage in path])
     judged = tuple(health.doubted(stage, doubts.get(stage.key)) for stage in judged)
@@ -142,7 +143,11 @@ def _pipeline(path: tuple[Stage, ...], doubts: Mapping[str, Doubt]) -> Pipeline:
     if first.program != EXTRACT and (writer := first.extra.get("writer")):
         source = f"{source} by {writer} of {first.extra.get('writer_host') or 'another home'}"
     target = last.writes[0] if last.writes else ""
-    return Pipeline(" > ".join(s.name for s in judged), source, target, judged, *_lag(judged), *health.state(judged))
+    lag, age = _lag(judged)
+    state, why = health.state(judged, unread)
+    return Pipeline(
+        " > ".join(s.name for s in judged), source, target, judged, None if unread else lag, age, state, why
+    )
 
 
 def _lag(stages: Sequence[Stage]) -> tuple[int | None, int | None]:

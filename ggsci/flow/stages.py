@@ -25,6 +25,7 @@ from trails.format import FileHeader
 from trails.heartbeat import judged
 from trails.position import Position, TrailName
 from trails.reader import last_header
+from trails.runtime.home import pinned
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import MANAGER, Home
 from trails.runtime.home.purge import is_same
@@ -49,7 +50,7 @@ class Stage:
     `lag_age_us` ago; `lag_why` says why a lag is not known. `backlog_bytes` and `backlog_us`: what waits for it, in
     bytes and in source time. Rates and `busy` (0 to 1) are of the last ten seconds. `reads`, `writes`: a log, a trail
     or a database, as people write it. `holds_back`: it is the one that the others wait for; `why` it is, or what it
-    is doing. `extra`: what only this kind has, and home_id, fed_by (home_id/group), host, newest_us.
+    is doing. `extra`: what only this kind has, and home_id, writes_home, fed_by (home_id/group), host, newest_us.
     """
 
     home: str
@@ -133,7 +134,7 @@ def _common(home: Home, group: GroupFacts, groups: list[GroupFacts]) -> Stage:
     """What needs no answer."""
     reads, extra = _input(home, group, groups)
     message = (group.waits if group.is_down else "") or group.message or group.damage
-    extra.update(home_id=home.id, host=socket.gethostname(), message=message)
+    extra.update(home_id=home.id, host=socket.gethostname(), message=message, writes_home=_output_home(home, group))
     if group.amiss:
         extra["tables_amiss"] = group.amiss
     program = group.registration.package.upper()
@@ -278,6 +279,17 @@ def _output(home: Home, group: GroupFacts) -> tuple[str, ...]:
     host = remote[0] if remote else ""
     port = next((b for a, b in pairwise(remote) if a.upper() == "MGRPORT"), "")
     return tuple(f"{host}:{port} {path}" if host else path for path in paths)
+
+
+def _output_home(home: Home, group: GroupFacts) -> str:
+    """The home in which its trails lie; empty where no other home has taken them yet."""
+    if not _statement(home, group.name, "RMTHOST"):
+        return home.id
+    try:
+        pin = pinned.read(home.fs, home.pinned(group.name))
+    except GateError:
+        return ""
+    return pin.home if pin else ""
 
 
 _BEHIND_URL = re.compile(r"(?i),|\sUSERID(?:ALIAS)?\s")

@@ -96,7 +96,7 @@ class Manager(Process):
         # A child's death wakes the loop: the runtime's wakeup descriptor becomes readable for any handled signal.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._notifier = Notifier()  # before anything is started: nobody inherits its variables
-        self._children.adopt_and_start()
+        self._survive("Starting groups", self._children.adopt_and_start)
         self._notifier.ready(f"Manager of {home.root}, port {self._collectors.port}")
 
     def step(self) -> bool:

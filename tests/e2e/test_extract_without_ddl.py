@@ -92,13 +92,27 @@ def test_a_type_that_was_made_anew_is_told_by_the_labels_that_are_gone(capture: 
     assert said.startswith("enum public.mood: 'sad' is gone, as the type was made anew. DDL is not captured")
 
 
+def test_attributes_of_a_composite_type_are_told(capture: Told) -> None:
+    """ALTER TYPE changes the text of each value, also in an array, and no shape. Another name changes no value."""
+    capture.sql("CREATE TABLE held (id int PRIMARY KEY, pairs pair[])", "ALTER TYPE pair ADD ATTRIBUTE note text")
+    (said,) = capture.lives_until(1)
+    assert said.startswith("composite type public.pair: 'note' was added. DDL is not captured")
+    assert "where public.held.pairs, public.t.p is text, older rows of the targets keep the old text" in said
+    assert len(said.split()) <= 40
+    with capture.running() as extract:
+        capture.sql("ALTER TYPE pair RENAME ATTRIBUTE n TO number", "ALTER TYPE pair DROP ATTRIBUTE note")
+        step_until(extract, lambda: len(capture.heard) >= 2)
+    assert capture.heard[1].startswith("composite type public.pair: 'note' was dropped.")
+    assert len(capture.heard) == 2
+
+
 def test_a_file_of_labels_that_is_not_one_stops_by_name(capture: Told) -> None:
     """Whoever lost it goes on from what is there; a database of another name is not compared with it.
 
     With DDL it is kept too: what was carried is not told when DDL is left out one day.
     """
     Path(capture.journal).write_text("{}")
-    with pytest.raises(OperatorError, match=r"EXT1\.journal: expected the labels of the source's enums"):
+    with pytest.raises(OperatorError, match=r"EXT1\.journal: expected the parts of the source's types"):
         capture.start()
     Path(capture.journal).unlink()
     capture.sql("ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'")

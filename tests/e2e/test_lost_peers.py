@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pymysql
 import pytest
 
@@ -17,8 +19,10 @@ from demo.mysqld import Mysqld
 from demo.patience import PATIENCE, wait_for
 from demo.proxy import Proxy
 from demo.servers import PostgresServer
+from extract.sources.postgres import driver
 from extract.sources.postgres.driver import PassingError, Session, SilentError, SqlError
 from extract.sources.postgres.source import PostgresSource
+from extract.sources.postgres.tablereader import PostgresTables
 from replicat.targets.mysql import link as mysql_link
 from replicat.targets.postgres import link
 from tests.support.capturing import Capture, step_until
@@ -172,7 +176,7 @@ def test_a_stream_that_falls_silent_is_lost_and_found_again(
 def test_a_silent_server_is_not_asked_for_ever(source_db: str, pg_source: PostgresServer) -> None:
     """An ordinary session: its statement ends, and so does whoever closes it."""
     with proxied(pg_source.url(urlsplit(source_db).path[1:], tcp=True), pg_source.port) as (proxy, url):
-        session = Session(url, "silent")
+        session = Session(f"{url}?connect_timeout=2", "silent")
         try:
             assert session.one("SELECT 1") == ("1",)
             session._seconds = DEAD
@@ -183,6 +187,51 @@ def test_a_silent_server_is_not_asked_for_ever(source_db: str, pg_source: Postgr
                 session.query("SELECT 3")
         finally:
             session.close()
+
+
+def test_a_long_question_is_borne_while_the_source_works_on_it(source_db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another connection asks if it does; it has LONGEST_SECONDS in all."""
+    session = Session(source_db, "long", 0.3)
+    try:
+        assert session.query("SELECT 1 FROM pg_sleep(1)") == [("1",)]
+        monkeypatch.setattr(driver, "LONGEST_SECONDS", 0.5)
+        with pytest.raises(SilentError, match="has not answered for"):
+            session.query("SELECT pg_sleep(60)")
+    finally:
+        session.close()
+
+
+def test_tables_are_read_as_long_as_the_source_works(
+    source_db: str, pg_source: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SOURCEISTABLE: an old transaction is waited for however long it is open; a link that falls silent is lost."""
+    direct = Capture(source_db, tmp_path)
+    direct.sql("CREATE TABLE big (t text)", "INSERT INTO big SELECT repeat('x', 1000) FROM generate_series(1, 30000)")
+    asked: list[bool] = []
+
+    def counted(*given: Any) -> bool:
+        asked.append(is_worked_on(*given))
+        return asked[-1]
+
+    is_worked_on = driver.is_worked_on
+    monkeypatch.setattr(driver, "is_worked_on", counted)
+    monkeypatch.setattr(driver, "ANSWER_SECONDS", DEAD)
+    with proxied(pg_source.url(urlsplit(source_db).path[1:], tcp=True), pg_source.port) as (proxy, url):
+        reader = PostgresTables(replace(direct.told(), url=f"{url}?connect_timeout=2"))
+        try:
+            with psycopg.connect(source_db) as writer:
+                writer.execute("CREATE TABLE late (id int PRIMARY KEY)")
+                wait_for(lambda: reader.poll() is not None or len(asked) >= 2)
+                assert asked == [True, True]
+            found = wait_for(reader.poll)
+            assert [table.name for table in found.tables] == ["big", "late"]
+            pieces = reader.rows(found.tables[0])
+            wait_for(lambda: next(pieces)[0])
+            proxy.stall.set()
+            with pytest.raises(SilentError, match="has sent nothing for"):
+                wait_for(lambda: next(pieces) is None)
+        finally:
+            reader.close()
 
 
 def _falls_silent(direct: Direct, proxy: Proxy, sql: Callable[[str], object]) -> None:

@@ -1,6 +1,6 @@
-"""A pytest plugin for suite.py: `--record FILE` keeps what failed, with what it said, and how long each test took.
+"""A pytest plugin for suite.py: `--record FILE` keeps what failed or was skipped, and how long each test took.
 
-JSON {"failed": {node id: text}, "seconds": {node id: seconds with set-up and end}}.
+JSON {"failed": {node id: text}, "skipped": {node id: why}, "seconds": {node id: seconds with set-up and end}}.
 
 Tests of a group bear it in their id where they run beside others (`...::test_x@spark`): the file has the id alone.
 """
@@ -30,6 +30,7 @@ class _Recorder:
         self._path = path
         self._grouped = grouped
         self._failed: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
         self._seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -38,8 +39,11 @@ class _Recorder:
         self._seconds[node] = self._seconds.get(node, 0.0) + report.duration
         if report.failed:
             self._failed.setdefault(node, report.longreprtext)
+        if report.skipped:
+            self._skipped[node] = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
 
     def pytest_sessionfinish(self) -> None:
         """Written once, at the end."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({"failed": self._failed, "seconds": self._seconds}, indent=1))
+        found = {"failed": self._failed, "skipped": self._skipped, "seconds": self._seconds}
+        self._path.write_text(json.dumps(found, indent=1))

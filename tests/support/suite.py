@@ -4,7 +4,8 @@
 
 Red (exit code 1): a test that fails alone too, more than UNSTEADY_LIMIT that failed only beside others, and more than
 REPEAT_LIMIT failures at all. What failed only beside others is a defect to be mended in the next change: it is listed
-in the last lines under UNSTEADY, each with its first failure, and kept in build/unsteady.txt.
+in the last lines under UNSTEADY, each with its first failure, and kept in build/unsteady.txt. What this machine can't
+run is listed before them under SKIPPED: nothing of it is proved.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 UNSTEADY_LIMIT = 3
 REPEAT_LIMIT = 40  # beyond it something common to all is broken, and a second pass would only take time
@@ -30,10 +32,14 @@ def main(arguments: Sequence[str]) -> int:
     UNSTEADY.unlink(missing_ok=True)
     code, failed, seconds = run(arguments, BUILD / "tests.json")
     _tell_slowest(seconds)
+    skipped = _kept(BUILD / "tests.json")["skipped"]
     if code == 1 and 0 < len(failed) <= REPEAT_LIMIT:
         print(f"\n{_tests(len(failed))} failed: once more, with no neighbour", flush=True)
         code = _once_more(failed)
     print(f"tests: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    if skipped:
+        print(f"\nSKIPPED: {_tests(len(skipped))}")
+        print("\n".join(f"{test}\n    {why}" for test, why in skipped.items()), flush=True)
     _tell(UNSTEADY)
     return code
 
@@ -53,8 +59,12 @@ def run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict
     kept.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.recorder", "--record", str(kept), *arguments]
     code = subprocess.run(command, check=False).returncode
-    found = json.loads(kept.read_text()) if kept.exists() else {"failed": {}, "seconds": {}}
+    found = _kept(kept)
     return code, found["failed"], found["seconds"]
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    return json.loads(path.read_text()) if path.exists() else {"failed": {}, "skipped": {}, "seconds": {}}
 
 
 def _tell_slowest(seconds: dict[str, float]) -> None:

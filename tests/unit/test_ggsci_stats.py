@@ -94,7 +94,7 @@ def test_schema_changes_have_a_block_of_their_own():
     stats = Stats(lambda: NOW, "./dirdat/et")
     stats.ddl = DdlCounts()
     for mapped, passes in ((True, True), (True, False), (False, True)):
-        stats.ddl.seen(mapped=mapped, passes=passes)
+        stats.ddl.seen(None, mapped=mapped, passes=passes)
     lines = statsview.stats("EXTRACT", stats.to_reply(), NOW)
     assert lines[3:12] == [
         "DDL replication statistics (for all trails):", "", "*** Total statistics since extract started     ***",

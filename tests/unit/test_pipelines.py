@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from ggsci.commands import slow
-from ggsci.flow import holding, pipelines, stages
-from ggsci.flow.pipelines import Stage
+from ggsci.flow import health, holding, pipelines, stages
+from ggsci.flow.pipelines import Pipeline, Stage
+from pump import pin
+from pump.job import PumpJob
+from pump.params import PumpParams, RemoteHost
 from tests.support.homes import answering, as_json, good, make_home, write
 from trails import checkpoint as checkpoints
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
@@ -267,6 +270,29 @@ def test_two_homes_on_disk_make_one_pipeline(home: Home, tmp_path: Path):
     assert whole.stages[1].writes == ("there:7809 ./dirdat/rt",)
     assert "secret" not in json.dumps(pipelines.to_json([whole]))
     assert pipelines.join(apart) == [whole]
+
+
+def test_GG_19_a_trail_that_nobody_reads_is_not_green(home: Home, tmp_path: Path):
+    """Its home was looked at, and no group there reads it: on this host, or where the pump's last link led."""
+    target = make_home(tmp_path / "target")
+    params = PumpParams("PMP1", RemoteHost("there", 7809), "./dirdat/rt")
+    read = TrailName.parse("./dirdat/lt", home.root)
+    job = PumpJob(params, home.id, "here", read, "./dirdat/lt", 1, home.pinned("PMP1"))
+    pin.check(home.fs, job, target.id, "Collector")
+    (known,) = pipelines.gather(home, NOW, [target])
+    assert health.unread(known.stages[-1], {home.id, target.id}) == (
+        "nobody reads there:7809 ./dirdat/rt: no pump and no Replicat"
+    )
+    assert known.lag_us is None and health.unread(known.stages[-1], {home.id}) == ""
+    registration.delete(home, "PMP1")
+    (alone,) = pipelines.gather(home, NOW)
+    assert health.unread(alone.stages[-1], {home.id}) == "nobody reads ./dirdat/lt: no pump and no Replicat"
+    works = stage("EXTRACT", "EXT1", writes=("./dirdat/lt",), extra={"writes_home": "h"})
+    (shown,) = pipelines.join([Pipeline("", "", "", (works,))])
+    assert (shown.state, shown.lag_us) == ("UNKNOWN", None)
+    assert shown.why == "EXTRACT EXT1: nobody reads ./dirdat/lt: no pump and no Replicat"
+    reader = stage("PUMP", "PMP1", extra={"fed_by": "h/EXT1"})
+    assert [one.state for one in pipelines.join([Pipeline("", "", "", (works, reader))])] == ["RUNNING"]
 
 
 @pytest.mark.parametrize(

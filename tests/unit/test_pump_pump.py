@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from dataclasses import replace
@@ -18,11 +17,11 @@ from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
 from tests.support.link import Source
-from trails.checkpoint import Checkpoint
 from trails.errors import DamageError, MismatchError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.clock import RealClock
+from trails.runtime.home import pinned
 from trails.runtime.report.report import Log
 from trails.testing import After, FaultFs
 
@@ -66,13 +65,13 @@ def job(tmp_path):
     trail = TrailName.parse("./dirdat/lt", home.root)
     params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
     made = PumpJob(params, home.id, "h", trail, "./dirdat/lt", 1, home.pinned("PMP1"), alter_no=4)
-    pin.check(RealFs(), made, None, A, "Collector")
+    pin.check(RealFs(), made, A, "Collector")
     return made
 
 
-def meets(job, home, last=None):
+def meets(job, home):
     """A Collector of `home` answers this job's pump."""
-    pin.check(RealFs(), job, last, home, "Collector")
+    pin.check(RealFs(), job, home, "Collector")
 
 
 def test_only_the_operator_leads_a_pump_to_another_home(job):
@@ -91,18 +90,6 @@ def test_only_the_operator_leads_a_pump_to_another_home(job):
     meets(replace(job, params=replace(job.params, remote=RemoteHost("127.0.0.2", 1))), A)
 
 
-def test_the_pin_of_an_earlier_build_holds(job):
-    """It stood in the checkpoint; from the first link on it stands where no checkpoint is needed."""
-    os.remove(job.pinned)
-    place = {"place": "127.0.0.1:1 ./dirdat/rt", "home": A, "alter_no": 4}
-    last = Checkpoint("PMP1", "EXTRACT", (), (), extra={"remote": place})
-    with pytest.raises(MismatchError):
-        meets(job, B, last)
-    meets(job, A, last)
-    with pytest.raises(MismatchError):
-        meets(job, B)
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"place": 1, "home": 2, "alter_no": 3}', "[" * 5000])
 def test_a_pin_that_cannot_be_read_is_told(job, text):
     """Nobody guesses whom it named."""
@@ -116,13 +103,13 @@ def test_a_crash_leaves_a_pin_whole():
     params = PumpParams("PMP1", RemoteHost("127.0.0.1", 1), "./dirdat/rt")
     job = PumpJob(params, "f" * 32, "h", TrailName("/d", "lt"), "./dirdat/lt", 1, "/p/PMP1.remote", alter_no=4)
     fs, found = FaultFs(), set()
-    pin.check(fs, job, None, A, "Collector")
-    fs.watch = lambda _call: found.update(pin._read(fs.left(how), job.pinned) for how in After)
-    pin.check(fs, replace(job, alter_no=5, alter={"etrollover": True}), None, B, "Collector")
+    pin.check(fs, job, A, "Collector")
+    fs.watch = lambda _call: found.update(pinned.read(fs.left(how), job.pinned) for how in After)
+    pin.check(fs, replace(job, alter_no=5, alter={"etrollover": True}), B, "Collector")
     fs.watch = None
     place = "127.0.0.1:1 ./dirdat/rt"
-    assert found == {pin.Pin(place, A, 4), pin.Pin(place, B, 5)}
-    assert pin._read(fs.left(After.POWER), job.pinned) == pin.Pin(place, B, 5)
+    assert found == {pinned.Pin(place, A, 4), pinned.Pin(place, B, 5)}
+    assert pinned.read(fs.left(After.POWER), job.pinned) == pinned.Pin(place, B, 5)
 
 
 def test_the_phases_of_a_link_hold_together():

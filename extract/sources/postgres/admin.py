@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from extract.source import Reply, Request, Verb
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
-from extract.sources.postgres import describing
+from extract.sources.postgres import describing, typeparts
 from extract.sources.postgres import heartbeat as pgheart
-from extract.sources.postgres import labels as pglabels
 from extract.sources.postgres.driver import Session, SqlError
 from extract.sources.postgres.pgoutput import parse_lsn, quoted
 from extract.sources.postgres.triggers import admin as triggers
@@ -100,7 +99,7 @@ def register(session: Session, request: Request) -> Reply:
         raise
     who = pgcheck.identity(session)
     identity = {"system": who.system, "database": who.database}
-    pglabels.begin(session, str(request.get("journal") or ""), identity)
+    typeparts.begin(session, str(request.get("journal") or ""), identity)
     return asdict(
         Registered(
             "PostgreSQL", who.database, pgcheck.TITLE, identity,

@@ -6,8 +6,9 @@ sits between it and the wire (psycopg.pq is libpq, no more). Values come and go 
 way. Errors say who must act: AwayError when waiting can help (refused, starting up, slot still held by a dead
 connection, a time or a resource that was used up), SqlError with the server's own words and code otherwise.
 
-A server that says nothing for so long as its caller allows is taken for lost: its socket is cut, and that is an
-AwayError. No wait stops another thread.
+A server that says nothing for so long as its caller allows is asked by another connection if it works on the question.
+If it does not, or if nobody answers there either, it is taken for lost: the socket is cut, and that is an AwayError. No
+wait stops another thread.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ ALIVE: Final = {
 """What finds out within a minute that the other host is gone without a word, where the URL says nothing else."""
 CLOSE_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 60.0
-"""A server that has not answered a question for so long is taken for lost."""
+"""A server that has not answered a question for so long is taken for lost, unless it can be seen to work on it."""
+LONGEST_SECONDS: Final = 600.0
+"""And then at the latest; our questions are to be shorter than that everywhere."""
+PROBE_SECONDS: Final = 10.0
+"""So long another connection may take to find that out."""
 DEAD_SECONDS: Final = 60.0
 """And one that has sent nothing on a stream for so long, though it was asked to; as its own wal_receiver_timeout."""
 _LOOK_SECONDS: Final = 0.1
@@ -59,6 +64,12 @@ _LOOK_SECONDS: Final = 0.1
 _QUIET_SECONDS: Final = 1.0
 """Behind so long without a message the socket is looked at: a long message comes in pieces."""
 
+_WORKS: Final = """
+SELECT coalesce(state NOT LIKE 'idle%' AND wait_event_type IS DISTINCT FROM 'Client', true)
+FROM pg_stat_activity WHERE pid = $1
+"""
+_FULL: Final = ("too many", "remaining connection slots")
+"""A server that says so is there; whether it works for us can't be known then."""
 _NO_PUBLICATION: Final = "42704"
 _SKIPPED: Final = b"55000"
 _XLOG, _KEEPALIVE = b"wk"
@@ -179,19 +190,55 @@ def sever(connection: PGconn) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-def answer(connection: PGconn, seconds: float | None) -> PGresult:
-    """The last result of the statement that was sent. Raises AwayError, SilentError after so many seconds."""
-    began = time.monotonic()
+def answer(connection: PGconn, seconds: float | None, works: Callable[[], bool] = lambda: False) -> PGresult:
+    """The last result of the statement that was sent. Raises AwayError, SilentError after so many seconds.
+
+    `works`: is asked then if the server still works on it; if so, it has as long again, LONGEST_SECONDS in all.
+    """
     connection.nonblocking = 1
-    try:
-        results: list[PGresult] = wait(execute(connection), connection.socket, _LOOK_SECONDS, seconds)
-    except OperationalError as error:
-        silent = seconds is not None and time.monotonic() - began >= seconds
-        sever(connection)
-        if silent:
-            raise SilentError(f"the source database has not answered for {seconds:g} s") from None
-        raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+    began = asked = time.monotonic()
+    while True:
+        try:
+            results: list[PGresult] = wait(execute(connection), connection.socket, _LOOK_SECONDS, seconds)
+            break
+        except OperationalError as error:
+            now = time.monotonic()
+            silent = seconds is not None and now - asked >= seconds
+            if silent and now - began < LONGEST_SECONDS and works():
+                asked = time.monotonic()
+                continue
+            sever(connection)
+            if silent:
+                raise SilentError(f"the source database has not answered for {now - began:.3g} s") from None
+            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+    if not results:  # the last message of an answer was waited for
+        raise AwayError("the source database went away: half of its answer came")
     return results[-1]
+
+
+def is_worked_on(connection: PGconn, url: str, application: str) -> bool:
+    """Whether the server, asked by another connection, works on what `connection` has sent, and does not wait for us.
+
+    An answer that has come meanwhile is a sign of it too.
+    """
+    try:
+        other = connect(url, f"{application} looks")
+        try:
+            with away():
+                other.send_query_params(_WORKS.encode(), [str(connection.backend_pid).encode()])
+            result = answer(other, PROBE_SECONDS)
+        finally:
+            other.finish()
+    except GateError as error:
+        return has_come(connection) or any(words in str(error) for words in _FULL)
+    return has_come(connection) or (result.ntuples == 1 and result.get_value(0, 0) == b"t")
+
+
+def has_come(connection: PGconn) -> bool:
+    """Whether something of it can be read now."""
+    poller = select.poll()
+    poller.register(connection.socket, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def failed(connection: PGconn, result: PGresult | None) -> SqlError | AwayError:
@@ -219,6 +266,7 @@ class Session:
 
     def __init__(self, url: str, application: str, answer_seconds: float | None = ANSWER_SECONDS) -> None:
         """`answer_seconds`: how long a statement may take; None for a person, who waits as long as he likes."""
+        self._url, self._application = url, application
         self._seconds = answer_seconds
         self._connection = connect(url, application)
 
@@ -234,10 +282,13 @@ class Session:
         given = [None if v is None else str(v).encode("utf-8", "surrogateescape") for v in values]
         with away():
             self._connection.send_query_params(sql.encode("utf-8", "surrogateescape"), given)
-        result = answer(self._connection, self._seconds)
+        result = answer(self._connection, self._seconds, self._is_worked_on)
         if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             raise failed(self._connection, result)
         return result
+
+    def _is_worked_on(self) -> bool:
+        return is_worked_on(self._connection, self._url, self._application)
 
     def raw(self, sql: str) -> list[tuple[bytes | None, ...]]:
         """The rows of a query, as the bytes that came."""
@@ -393,9 +444,7 @@ class Stream:
 
     def _listen(self) -> None:
         """A part of a message is a sign of life too."""
-        poller = select.poll()
-        poller.register(self.fileno(), select.POLLIN)
-        if poller.poll(0):
+        if has_come(self._connection):
             self._heard, self._prompted = time.monotonic(), 0.0
 
     def watch(self, durable: int) -> None:

@@ -16,9 +16,9 @@ from typing import Final
 from extract.retention import Retained, RetentionWatch
 from extract.source import Reply, SourceSettings
 from extract.sources.postgres.driver import Session
-from extract.sources.postgres.labels import LabelLook, LabelWatch
 from extract.sources.postgres.limits import WalLimits
 from extract.sources.postgres.slots import NoSlotError, SlotFacts, confirms, log_end, look, lost
+from extract.sources.postgres.typeparts import TypesLook, TypesWatch
 from trails.runtime.language.freespace import human
 from trails.runtime.report.answers import KeptAnswer, plain
 
@@ -50,13 +50,11 @@ def _text(facts: SlotFacts, bounds: tuple[int, int], at: int) -> str:
     )
 
 
-Look = tuple[SlotFacts, Retained, LabelLook | None]
+Look = tuple[SlotFacts, Retained, TypesLook | None]
 
 
-def watch(
-    url: str, application: str, slot: str, limits: WalLimits, labels: LabelWatch
-) -> RetentionWatch[Session, Look]:
-    """A watch of a slot, and of labels of enums, with a connection of its own."""
+def watch(url: str, application: str, slot: str, limits: WalLimits, types: TypesWatch) -> RetentionWatch[Session, Look]:
+    """A watch of a slot, and of types, with a connection of its own."""
 
     def connect() -> Session:
         session = Session(url, f"{application} guard")
@@ -65,7 +63,7 @@ def watch(
 
     def once(session: Session) -> Look:
         facts = look(session, slot)
-        return facts, retained(facts, limits), labels.look(session)
+        return facts, retained(facts, limits), types.look(session)
 
     return RetentionWatch(connect, once)
 

@@ -26,8 +26,8 @@ from extract.retention import Retained, RetentionGuard, RetentionWatch
 from extract.source import Say, Sink, SourceFacts, SourceSettings, ThreadPlaces
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
-from extract.sources.postgres import labels as pglabels
 from extract.sources.postgres import opened as pgopen
+from extract.sources.postgres import typeparts
 from extract.sources.postgres.driver import (
     DEAD_SECONDS,
     NoPublicationError,
@@ -113,8 +113,8 @@ class PostgresSource(LogSource):
         self._release_due = 0.0
         self._thick = False
         self._watch: RetentionWatch[Session, Look] | None = None
-        self._labels = pglabels.watch(settings, self._captures)
-        self._settled: pglabels.LabelLook | None = None
+        self._types = typeparts.watch(settings, self._captures)
+        self._settled: typeparts.TypesLook | None = None
 
     # --- before the start -------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class PostgresSource(LogSource):
 
     def start(self, origin: Position, state: str, sink: Sink) -> None:
         limits = WalLimits.of(self._settings)
-        self._watch = watch(self._settings.url, self._application, self._slot, limits, self._labels)
+        self._watch = watch(self._settings.url, self._application, self._slot, limits, self._types)
         self._told = origin
         super().start(origin, state, sink)
 
@@ -367,10 +367,10 @@ class PostgresSource(LogSource):
     def _retained(self) -> Retained | None:
         if not (self._watch and self._watch.found):
             return None
-        _, kept, labels = self._watch.found
-        if labels is not None and labels is not self._settled:
-            self._settled = labels
-            self._labels.settle(labels)
+        _, kept, types = self._watch.found
+        if types is not None and types is not self._settled:
+            self._settled = types
+            self._types.settle(types)
         return kept
 
     def place(self, origin: Position, time_us: int | None) -> Place:

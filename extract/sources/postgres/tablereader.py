@@ -10,14 +10,16 @@ temporary and dropped at once: the snapshot lives on in its transaction, and no 
     files       the same as before? A table that was rewritten behind the snapshot would look empty to it: anew then
 
 Rule: the lock comes behind the snapshot. Before it, an ALTER TABLE that waits for our lock, and for whose end the
-server waits, would be a deadlock. Values are the text that COPY writes, under the settings of the capture, and get the
-same forms as the log's.
+server waits, would be a deadlock. A server that says nothing may have to wait, or to work for long: after each
+ANSWER_SECONDS it is asked by another connection if it does. Values are the text that COPY writes, under the settings of
+the capture, and get the same forms as the log's.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -29,7 +31,7 @@ from psycopg.pq.abc import PGresult
 from extract.source import SourceSettings, TablesSnapshot
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
-from extract.sources.postgres import describing
+from extract.sources.postgres import describing, driver
 from extract.sources.postgres.driver import Session, SqlError, away, connect, failed
 from extract.sources.postgres.pgoutput import Fix, fix_bool, fix_bytea, lsn_text, parse_lsn, quoted
 from extract.sources.postgres.tables import QUEUE_SCHEMA
@@ -67,7 +69,7 @@ class PostgresTables:
 
     def __init__(self, settings: SourceSettings) -> None:
         application = f"trailgate {settings.group}"
-        self._settings = settings
+        self._settings, self._application = settings, application
         self._slot = f"tgtable_{settings.group.lower()}_{os.getpid()}"
         self._session = Session(settings.url, application)
         try:
@@ -76,6 +78,7 @@ class PostgresTables:
             self._session.close()
             raise
         self._opening = self._open()
+        self._heard = time.monotonic()
 
     def identity(self) -> dict[str, str]:
         who = pgcheck.identity(self._session)
@@ -157,8 +160,10 @@ class PostgresTables:
                     size += length
                 yield [_image(line, fixes, len(table.columns)) for line in lines], size
                 more = length >= 0
-                if length == 0:
-                    self._connection.consume_input()
+                if size:
+                    self._heard = time.monotonic()
+                elif more:
+                    self._listen()
             for _ in self._ended(pq.ExecStatus.COMMAND_OK):
                 yield [], 0
 
@@ -168,19 +173,33 @@ class PostgresTables:
         """Send a statement; None again and again while its answer is not there. Raises what it is refused with."""
         self._connection.send_query(statement.encode("utf-8", "surrogateescape"))
         self._connection.flush()
+        self._heard = time.monotonic()
         yield from self._ended(wanted)
 
     def _ended(self, wanted: int) -> Iterator[None]:
         while True:
             while self._connection.is_busy():
                 yield None
-                self._connection.consume_input()
+                self._listen()
+            self._heard = time.monotonic()
             result = self._connection.get_result()
             if result is None:
                 return
             self._check(result, wanted)
             if result.status == pq.ExecStatus.COPY_OUT:
                 return
+
+    def _listen(self) -> None:
+        """Take what has come. Raises SilentError if it has been nothing for too long, and the server does not work."""
+        now = time.monotonic()
+        if driver.has_come(self._connection):
+            self._heard = now
+        elif now - self._heard >= driver.ANSWER_SECONDS:
+            if not driver.is_worked_on(self._connection, self._settings.url, self._application):
+                driver.sever(self._connection)
+                raise driver.SilentError(f"the source database has sent nothing for {now - self._heard:.3g} s")
+            self._heard = time.monotonic()
+        self._connection.consume_input()
 
     def _check(self, result: PGresult, wanted: int) -> None:
         fine = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK) if wanted < 0 else (wanted,)

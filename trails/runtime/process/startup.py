@@ -35,7 +35,7 @@ from trails.errors import (
     OperatorError,
     ParamError,
 )
-from trails.fs import NO_SPACE, Fs, Lock, RealFs
+from trails.fs import NO_SPACE, SCARCE, Fs, Lock, RealFs
 from trails.runtime.clock import Clock, RealClock
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import MANAGER, Home, group_name
@@ -466,7 +466,7 @@ def _is_lost_link(error: BaseException) -> bool:
 def _is_scarce(error: BaseException) -> bool:
     """No descriptor, process or thread more just now: who else uses them up may end."""
     if isinstance(error, OSError):
-        return error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+        return error.errno in SCARCE
     return isinstance(error, RuntimeError) and str(error) == "can't start new thread"  # Python's only word of it
 
 

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from trails.errors import DiskFullError, GateError, OperatorError
-from trails.fs import NO_SPACE
+from trails.errors import GateError, OperatorError
+from trails.fs import kind_of
 from trails.runtime.clock import local_text
 from trails.runtime.home.home import Home
 from trails.runtime.language.logparams import MOST_KEPT, LogFormat, LogSize
@@ -126,8 +126,7 @@ def append(path: str, text: str) -> int:
         finally:
             os.close(fd)
     except OSError as error:
-        kind = DiskFullError if error.errno in NO_SPACE else OperatorError
-        raise kind(f"{path} can't be written: {error.strerror}", hint=HINT) from None
+        raise kind_of(error)(f"{path} can't be written: {error.strerror}", hint=HINT) from None
 
 
 def aged(path: str, age: int) -> str:

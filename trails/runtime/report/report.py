@@ -14,8 +14,8 @@ import platform
 import resource
 from collections.abc import Callable, Sequence
 
-from trails.errors import DiskFullError, GateError, OperatorError
-from trails.fs import NO_SPACE
+from trails.errors import GateError
+from trails.fs import kind_of
 from trails.runtime.clock import Clock, iso_text, local_text
 from trails.runtime.home.home import Home
 from trails.runtime.masking import mask, mask_parameters
@@ -56,8 +56,7 @@ class Report:
                 make_room(self.path, AGED)
                 os.replace(self.path, aged(self.path, 0))
         except OSError as error:
-            kind = DiskFullError if error.errno in NO_SPACE else OperatorError
-            raise kind(f"{self.path} can't be aged: {error.strerror}", hint=HINT) from None
+            raise kind_of(error)(f"{self.path} can't be aged: {error.strerror}", hint=HINT) from None
         append(self.path, "")
 
     def lines(self, lines: Sequence[str]) -> None:

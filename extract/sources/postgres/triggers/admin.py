@@ -11,8 +11,7 @@ from typing import Final
 
 from extract.queueguard import QueueLimits, kept_facts, retained
 from extract.source import Reply, Request, SourceSettings
-from extract.sources.postgres import describing
-from extract.sources.postgres import labels as pglabels
+from extract.sources.postgres import describing, typeparts
 from extract.sources.postgres.driver import Session
 from extract.sources.postgres.triggers import install
 from extract.sources.postgres.triggers.check import identity
@@ -42,7 +41,7 @@ def register(session: Session, request: Request) -> Reply:
     tick = install.begin(session, reader)
     who = identity(session)
     at = place(tick.at_us, who["database"])
-    pglabels.begin(session, str(request.get("journal") or ""), who)
+    typeparts.begin(session, str(request.get("journal") or ""), who)
     return asdict(Registered("PostgreSQL", who["database"], TITLE, who, {"queue": reader}, at))
 
 

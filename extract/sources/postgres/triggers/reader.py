@@ -28,7 +28,6 @@ from typing import Any, Final
 from extract.segments import PIECE_BYTES, Emptied, Piece, Row, Run, SourceSegment
 from extract.sources.postgres import ddl as pgddl
 from extract.sources.postgres.driver import PassingError, Session
-from extract.sources.postgres.labels import LabelWatch
 from extract.sources.postgres.tables import QUEUE_SCHEMA as SCHEMA
 from extract.sources.postgres.triggers import install
 from extract.sources.postgres.triggers.check import LOAD, Lost, check_history, lost_triggers
@@ -36,6 +35,7 @@ from extract.sources.postgres.triggers.install import LOG, NOW_US, SHAPE, TICK, 
 from extract.sources.postgres.triggers.rowtext import fields
 from extract.sources.postgres.triggers.shapes import NotedShape, QueueTable, noted, of_rows, only_adds
 from extract.sources.postgres.triggers.snapshot import Tick, XidSnapshot, between, seen
+from extract.sources.postgres.typeparts import TypesWatch
 from trails.ddl import DdlChange
 from trails.errors import AwayError, MismatchError, OperatorError
 from trails.record import Op, TableDef
@@ -121,10 +121,10 @@ class TriggerReader:
         registered: Registered,
         capture: TriggerCapture,
         say: Say,
-        labels: LabelWatch,
+        types: TypesWatch,
     ) -> None:
         """`say` takes a line for the operator."""
-        self._labels = labels
+        self._types = types
         self._url, self._application, self._registered = url, application, registered
         self._capture = capture
         self._say = say
@@ -344,13 +344,13 @@ class TriggerReader:
     # --- now and then -------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look after the triggers and the labels of enums, and count what waits."""
+        """Look after the triggers and the parts of types, and count what waits."""
         now = time.monotonic()
         if now >= self._check_due:
             self._check_due = now + CHECK_SECONDS
             self._check_triggers()
-            if (look := self._labels.look(self.session)) is not None:
-                self._labels.settle(look)
+            if (look := self._types.look(self.session)) is not None:
+                self._types.settle(look)
         if now >= self._count_due:
             self.kept = install.waiting(self.session)
             took = time.monotonic() - now

@@ -16,8 +16,8 @@ from extract.segments import SegmentSource
 from extract.source import Say, Sink, SourceFacts, SourceSettings, ThreadPlaces
 from extract.sources.postgres import check as pgcheck
 from extract.sources.postgres import ddl as pgddl
-from extract.sources.postgres import labels as pglabels
 from extract.sources.postgres import opened as pgopen
+from extract.sources.postgres import typeparts
 from extract.sources.postgres.driver import Session
 from extract.sources.postgres.heartbeat import dotted
 from extract.sources.postgres.tables import QUEUE_SCHEMA
@@ -81,9 +81,9 @@ class TriggerSource(SegmentSource):
         self._application = f"trailgate {settings.group}"
         self._queue = settings.noted.made["queue"]
         self._rules = TriggerRules(settings, counts)
-        labels = pglabels.watch(settings, self._rules.tells)
+        types = typeparts.watch(settings, self._rules.tells)
         self._reader = TriggerReader(
-            settings.url, self._application, settings.noted, self._rules.capture(), say, labels
+            settings.url, self._application, settings.noted, self._rules.capture(), say, types
         )  # fmt: skip
         self._limits = QueueLimits.of(settings)
         self._judged: QueueSize | None = None
