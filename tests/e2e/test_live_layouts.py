@@ -172,9 +172,11 @@ def open_shown(live: Live) -> None:
 
 
 def again(live: Live) -> None:
-    """Stopped and started again, with nothing new to read."""
+    """Stopped and started again in another second, with nothing new to read."""
     source = live.pipeline.source
     source.run("STOP EXTRACT *")
+    stopped = int(time.time())
+    wait_for(lambda: int(time.time()) > stopped)
     source.run("START EXTRACT *")
     for group, name in (("EXT1", "extract"), ("PMP1", "pump")):
         wait_for(lambda group=group: source.at_end(group), live.pipeline.state)

@@ -64,11 +64,14 @@ def steps(section: str, begin: str = "") -> list[Step]:
 
 @dataclass
 class Reader:
-    """Somebody who does what the page says. `words`: what stands for `$WORD`, looked up when it is met."""
+    """Somebody who does what the page says. `words`: what stands for `$WORD`, looked up when it is met. `copies`: how
+    the tables are copied where psql can't.
+    """
 
     hosts: Mapping[str, Host]
     words: Mapping[str, Callable[[], str]]
     path: str
+    copies: Callable[[], None] | None = None
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
@@ -81,10 +84,11 @@ class Reader:
                 self._obey(step)
 
     def _obey(self, step: Step) -> None:
-        if step.kind == "sh":
+        if self.copies is not None and step.text.startswith("TABLES="):
+            self.copies()
+        elif step.kind == "sh":
             self._shell(self.hosts[step.host], self._filled(step.text))
-            return
-        if step.until:
+        elif step.until:
             wait_for(lambda: step.until in self.commands(step.host, step.text), lambda: "\n".join(self.said[-20:]))
         else:
             self.commands(step.host, step.text)

@@ -43,7 +43,7 @@ _FATAL: Final = 1236
 _HEAD = struct.Struct("<I")
 _head = _HEAD.unpack_from
 
-LOST: Final = "Else see docs/recovery.md#copy-the-tables-anew"
+LOST: Final = "Else see docs/recovery.md#lost-log"
 
 Decode = Callable[[bytes, int, int], None]
 """Takes one event: the bytes, and where it begins and ends in them."""

@@ -39,7 +39,7 @@ STATEMENT_SECONDS: Final = 5
 STALE_SECONDS: Final = 60
 """For so long what was found may be given out."""
 HOLDER: Final = "the server"
-LOST: Final = "docs/mysql-source.md#a-log-that-was-purged"
+LOST: Final = "see docs/recovery.md#lost-log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ def _lost(session: MysqlSession, facts: LogFacts, durable: Durable) -> OperatorE
     return OperatorError(
         f"the server has deleted {facts.name}, from which the trail goes on: its oldest file is {facts.files[0].name}, "
         "and transactions between are in no trail",
-        hint=f"Load the target anew: {LOST}",
+        hint=f"The target must be loaded anew: {LOST}",
     )
 
 

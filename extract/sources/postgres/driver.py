@@ -196,21 +196,20 @@ def answer(connection: PGconn, seconds: float | None, works: Callable[[], bool] 
     `works`: is asked then if the server still works on it; if so, it has as long again, LONGEST_SECONDS in all.
     """
     connection.nonblocking = 1
-    began = asked = time.monotonic()
+    waited = 0.0
     while True:
+        began = time.monotonic()
         try:
             results: list[PGresult] = wait(execute(connection), connection.socket, _LOOK_SECONDS, seconds)
             break
         except OperationalError as error:
-            now = time.monotonic()
-            silent = seconds is not None and now - asked >= seconds
-            if silent and now - began < LONGEST_SECONDS and works():
-                asked = time.monotonic()
-                continue
-            sever(connection)
-            if silent:
-                raise SilentError(f"the source database has not answered for {now - began:.3g} s") from None
-            raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+            if seconds is None or time.monotonic() - began < seconds:
+                sever(connection)
+                raise AwayError(f"the source database went away: {_clean(str(error))}") from error
+            waited += seconds
+            if waited >= LONGEST_SECONDS or not works():
+                sever(connection)
+                raise SilentError(f"the source database has not answered for {waited:g} s") from None
     if not results:  # the last message of an answer was waited for
         raise AwayError("the source database went away: half of its answer came")
     return results[-1]

@@ -16,6 +16,7 @@ from extract.sources.sqlite.queue import INSERT, LOG, UPDATE, Logged
 from extract.sources.sqlite.tables import PREFIX, SourceTable, describe
 from trails.errors import MismatchError, OperatorError
 
+LOST: Final = "see docs/recovery.md#lost-queue"
 LOAD: Final = "the target must get the table anew; see docs/sqlite-source.md#recovery"
 
 
@@ -42,7 +43,7 @@ def check_history(conn: sqlite3.Connection, expected: str, after: int, state: st
     if first is None or first > after + 1:
         raise MismatchError(
             f"the source's queue begins at {first or 'nothing'}, but the trail ends at {after}: changes are lost",
-            hint=f"To go on without them, ALTER EXTRACT, BEGIN NOW: {LOAD}",
+            hint=f"Nobody has them any more: {LOST}",
         )
     if last < after:
         raise MismatchError(

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from extract.segments import PIECE_BYTES, Piece, Row, SourceSegment
 from extract.sources.sqlite import queue
-from extract.sources.sqlite.check import LOAD, check_history, differing, state_text, untriggered
+from extract.sources.sqlite.check import LOST, check_history, differing, state_text, untriggered
 from extract.sources.sqlite.link import (
     BUSY_SECONDS,
     connect,
@@ -336,7 +336,7 @@ class QueueReader:
         if not log or last - after != len(log):
             raise MismatchError(
                 f"the source's queue lacks rows between {after} and {min(end, last + 1)}: somebody has deleted them",
-                hint=f"Changes are lost: {LOAD}",
+                hint=f"Changes are lost: {LOST}",
             )
         rows = {
             n: self.conn.execute(self._of(n).select, (after, last))
@@ -353,7 +353,7 @@ class QueueReader:
                 if row is None or row[0] != change:
                     raise MismatchError(
                         f"the source's queue has change {change} of table number {tab} without its values",
-                        hint=f"Somebody has changed the queue: {LOAD}",
+                        hint=f"Somebody has changed the queue: {LOST}",
                     )
                 size += self._add(runs, self._tables[tab], op, row, more)
                 if size >= PIECE_BYTES:
@@ -371,7 +371,7 @@ class QueueReader:
         if tab not in self._tables:
             raise MismatchError(
                 f"the source's queue names table number {tab}, which {queue.TABLE} does not have",
-                hint=f"Somebody has changed the queue: {LOAD}",
+                hint=f"Somebody has changed the queue: {LOST}",
             )
         return self._tables[tab]
 
