@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from trails.codec import decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
@@ -44,6 +45,7 @@ class Collector:
         self._origin = START  # end of the last block appended
         self._unsynced = False  # something was taken that no sync covers yet
         self._covered: Position | None = None  # the origin up to which a sync under way makes all durable
+        self._ask: Callable[[], None] = lambda: None
         self._writer: TrailWriter | None = self._recover()
 
     def _recover(self) -> TrailWriter | None:
@@ -59,6 +61,12 @@ class Collector:
         identity = WriterIdentity(header.home_id, header.group, header.host, header.source, header.copies)
         # Whether it is to be encrypted is in the HELLO to come; until then it goes on as it is.
         return TrailWriter.open(self._fs, self._trail, identity, max_bytes=UNBOUNDED, restart_open=False, encrypt=None)
+
+    def before_file(self, ask: Callable[[], None]) -> None:
+        """Call `ask` before each new file."""
+        self._ask = ask
+        if self._writer is not None:
+            self._writer.before_file = ask
 
     @property
     def written_bytes(self) -> int:
@@ -131,6 +139,7 @@ class Collector:
             encrypt=hello.encrypt,
             hole=lambda found: _hole(hello, found),
         )
+        self._writer.before_file = self._ask
 
     # blocks
 

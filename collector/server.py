@@ -266,6 +266,7 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
         tell_ready(params.ready_fd, error=str(error), permanent=refuse(error).permanent)
         raise
     guard.written = lambda: collector.written_bytes
+    collector.before_file(guard.look)
     port = listener.getsockname()[1]
     log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
     tell_ready(params.ready_fd, port=port)

@@ -82,6 +82,8 @@ class TrailWriter:
         """The one that opening it made."""
         self.written_bytes = 0
         """Of blocks appended since it was opened, their headers with them."""
+        self.before_file: Callable[[], None] = lambda: None
+        """Called before each file that it begins once it is open."""
 
     @classmethod
     def open(
@@ -232,6 +234,7 @@ class TrailWriter:
 
     def roll(self) -> None:
         """Close the current file and go on in the next."""
+        self.before_file()
         self._finish_file()
         self._begin_file(self.seqno + 1, self._file)
 

@@ -26,6 +26,7 @@ from trails.runtime.process.loop import Process, Stop, run
 from trails.runtime.process.startup import exit_of
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock
+from trails.writer import TrailWriter, WriterIdentity
 
 GB = 1 << 30
 
@@ -168,6 +169,28 @@ def test_no_writer_outruns_its_bound_between_two_looks(home):
             Disk100.free -= (256 << 10) if own else 32 << 10
             now, least = now + 0.001, Disk100.free
         assert ended and least > 2 * GB - (2 << 20)
+
+
+def test_who_writes_a_trail_looks_before_each_new_file(home):
+    """However soon it is since the last look, and before the file is there; the process ends once for it."""
+    files, ended = [], []
+    fs, trail = RealFs(), TrailName.parse("./dirdat/lt", home.root)
+    Disk100.free = 50 * GB
+    guard = DiskGuard(["x"], Disk100(), log_of(home), writes_trail=True, stop=ended.append)
+    guard(0.0)
+    writer = TrailWriter.open(fs, trail, WriterIdentity(home.id, "EXT1", "here", {}), restart_open=True)
+    writer.before_file = lambda: (files.append(len(fs.listdir(home.folder("dirdat")))), guard.look())
+    before = len(fs.listdir(home.folder("dirdat")))
+    writer.roll()
+    assert not ended
+    Disk100.free = GB
+    guard(0.5)
+    assert not ended
+    writer.roll()
+    writer.roll()
+    writer.close()
+    assert files == [before, before + 1, before + 2]
+    assert [error.exit_code for error in ended] == [EXIT_AWAY]
 
 
 def test_a_warning_comes_once_for_each_shortage(home):

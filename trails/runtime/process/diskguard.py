@@ -12,9 +12,9 @@ free. DISKWARN 0 and DISKSTOP 0 turn these off too.
 
 Readers go on because they are the cure: what every reader is past can be purged. So the space below DISKSTOP is theirs,
 for checkpoints, reports and status, and not even its end stops them: each of these can be done without (report.py,
-checkpoint.py). The bound holds only if nobody outruns it. A writer looks each second, and sooner: whenever it has
-written a share of what is left above the bound, and before what is left is gone at the speed at which it went last. So
-near the bound it looks after each few hundred kilobytes.
+checkpoint.py). The bound holds only if nobody outruns it. A writer looks each second, and sooner: before each new trail
+file, whenever it has written a share of what is left above the bound, and before what is left is gone at the speed at
+which it went last. So near the bound it looks after each few hundred kilobytes.
 
 Each process guards itself, so none of this needs a Manager. Exit code 3 says that waiting can mend it: AUTORESTART
 brings the process back, and a Manager waits with that until there is space.
@@ -180,12 +180,15 @@ class DiskGuard:
 
     def __call__(self, now: float) -> None:
         """Look when it is time; below the floor ask the process to end, once."""
-        if self._stopped or (now < self._due and self.written() < self._look_at_bytes):
-            return
-        if error := self.check():
+        if not self._stopped and (now >= self._due or self.written() >= self._look_at_bytes):
+            self.look()
+            self._plan(now)
+
+    def look(self) -> None:
+        """Look now, as before each new trail file; below the floor ask the process to end, once."""
+        if not self._stopped and (error := self.check()):
             self._stopped = True
             self._stop(error)
-        self._plan(now)
 
     def _plan(self, now: float) -> None:
         """When to look again: see the module."""

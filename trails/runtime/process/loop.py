@@ -77,6 +77,10 @@ class Process(Protocol):
         """What it has done since it started; asked for each second, so plain numbers that are there already."""
         return Counters()
 
+    def before_file(self, ask: Callable[[], None]) -> None:
+        """Who writes a trail is to call `ask` before each new file."""
+        return
+
     def waits_for(self) -> str:
         """For whom its work waits, and the last error; empty while it does its work, or could. Asked after each step.
 

@@ -179,6 +179,7 @@ class _Run:
         self.process = process = self.build(context)
         for each in guard:
             each.written = lambda: process.counters().bytes_out
+            process.before_file(each.look)
         context.report.box("Run Time Messages")
         settings = _common(context.statements)
         self.statements = context.statements
