@@ -62,7 +62,7 @@ class Collector:
         # Whether it is to be encrypted is in the HELLO to come; until then it goes on as it is.
         return TrailWriter.open(self._fs, self._trail, identity, max_bytes=UNBOUNDED, restart_open=False, encrypt=None)
 
-    def before_file(self, ask: Callable[[], None]) -> None:
+    def before_file(self, ask: Callable[[], None], /) -> None:
         """Call `ask` before each new file."""
         self._ask = ask
         if self._writer is not None:

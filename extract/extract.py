@@ -312,7 +312,7 @@ class Extract(GroupProcess):
         done = self._assembler
         return Counters(done.operations, done.transactions, done.bytes_in, self._writer.written_bytes)
 
-    def before_file(self, ask: Callable[[], None]) -> None:
+    def before_file(self, ask: Callable[[], None], /) -> None:
         self._writer.before_file = ask
 
     # --- parts of a step --------------------------------------------------------------------------------------------

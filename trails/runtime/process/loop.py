@@ -77,8 +77,8 @@ class Process(Protocol):
         """What it has done since it started; asked for each second, so plain numbers that are there already."""
         return Counters()
 
-    def before_file(self, ask: Callable[[], None]) -> None:
-        """Who writes a trail is to call `ask` before each new file."""
+    def before_file(self, _ask: Callable[[], None], /) -> None:
+        """Who writes a trail is to call what it is given before each new file."""
         return
 
     def waits_for(self) -> str:
