@@ -177,3 +177,25 @@ def test_what_loads_is_killed_and_started_again(host: Host, source_db: str, targ
     wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
     refused = host.run("START REPLICAT load2", check=False)
     assert refused.code and "the trail was made anew" in refused.text, refused.text
+
+
+def test_an_extract_starts_behind_a_csn_and_its_readers_hear_of_the_hole(host: Host, source_db: str, target_db: str):
+    """Also where it is killed at once: the order stands until it was obeyed. Given again, it is refused."""
+    host.run("STOP EXTRACT ext1")
+    sql(source_db, "INSERT INTO item VALUES (10001, 'left out')")
+    ((behind,),) = sql(source_db, "SELECT pg_current_wal_lsn()::text")
+    host.run(f"START EXTRACT ext1, AFTERCSN {behind}", "KILL EXTRACT ext1", "START EXTRACT ext1")
+    sql(source_db, "INSERT INTO item VALUES (10002, 'captured')")
+    host.run("WAIT EXTRACT ext1")
+    assert "A hole begins here" in (host.home / "ggserr.log").read_text()
+    said = host.run("START REPLICAT rep1", check=False).text
+    assert "are not in the trail (START EXTRACT EXT1)" in said and "START REPLICAT REP1, PASTHOLE" in said, said
+    host.run("START REPLICAT rep1, PASTHOLE", "WAIT REPLICAT rep1")
+    assert sql(target_db, "SELECT id, name FROM item") == [(10002, "captured")]
+    host.run("STOP EXTRACT ext1")
+    refused = host.run(f"START EXTRACT ext1, ATCSN {behind}", check=False)
+    assert refused.code and "which would come twice" in refused.text, refused.text
+    host.run("START EXTRACT ext1")
+    sql(source_db, "DELETE FROM item WHERE id = 10002")
+    host.run("WAIT EXTRACT ext1", "WAIT REPLICAT rep1")
+    assert sql(target_db, "SELECT id FROM item") == []
