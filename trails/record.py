@@ -37,6 +37,8 @@ TEXT_UNIT: Final = 64
 Value = str | bytes | None | Literal[False]
 Image = Sequence[Value]
 Record = tuple[Any, ...]
+TableId = tuple[str, str]
+"""(schema, name), as the table's own database has them."""
 
 
 def time_of(us: int) -> datetime:

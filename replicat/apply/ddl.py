@@ -17,7 +17,6 @@ from replicat.apply.ladder import Note
 from replicat.batches.pipeline import RunningJob
 from replicat.batches.planning import Planning
 from replicat.ddl.definition import CannotError
-from replicat.ddl.dialect import Place
 from replicat.ddl.shapes import BY_HAND, Carry, MappedTable, carry, shown
 from replicat.maps.ddlerror import DdlErrorRule, ddl_rule_for
 from replicat.model.again import BeginAgainError
@@ -28,7 +27,7 @@ from replicat.targets.contract import Target
 from replicat.targets.kinds import SOURCES
 from trails.ddl import DdlChange, TableShape
 from trails.errors import OperatorError
-from trails.record import Op
+from trails.record import Op, TableId
 
 
 class DdlApply:
@@ -128,7 +127,7 @@ class DdlApply:
         if item.statements:
             self._applying.count_ddl(change.full_name, item.target)
 
-    def _look(self, place: Place) -> Any:
+    def _look(self, place: TableId) -> Any:
         return self._target.table(*place)
 
     def _refused(

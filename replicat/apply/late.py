@@ -23,7 +23,7 @@ from replicat.model.plan import TablePlan
 from replicat.model.target import Bag, Blob, RefusedError, Step, Truncate, Work
 from replicat.work.net.part import MappedChange, Part
 from replicat.work.workers import Worker, result_of, worker_of
-from trails.record import MISSING, Value
+from trails.record import MISSING, TableId, Value
 
 MOST = 10_000
 MOST_BYTES = 64 << 20
@@ -32,8 +32,7 @@ FOR_ANOTHER = ("23505", "23P01")
 FOR_A_PARENT = ("23503", "23001")
 """So may those of a foreign key, once some row waits."""
 
-Place = tuple[str, str]
-Key = tuple[Place, tuple[Value, ...]]
+Key = tuple[TableId, tuple[Value, ...]]
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class Late:
 
     parts: list[tuple[Part, Any]] = field(default_factory=list)  # and what else their owner keeps with them
     _keys: set[Key] = field(default_factory=set)
-    _named: dict[Place, tuple[str, ...] | None] = field(default_factory=dict)  # the key's columns; None: several
+    _named: dict[TableId, tuple[str, ...] | None] = field(default_factory=dict)  # the key's columns; None: several
     _size: int = 0
 
     def __bool__(self) -> bool:
@@ -103,7 +102,7 @@ class Late:
 
     def together(self) -> tuple[Step, ...] | None:
         """All that waits, as one net effect; None where a table's rows came in several shapes."""
-        workers: dict[Place, tuple[TablePlan, Worker]] = {}
+        workers: dict[TableId, tuple[TablePlan, Worker]] = {}
         mapped = [one for part, _ in self.parts for one in part.mapped]
         shapes = {(one.plan.layout.place, one.plan.layout, one.plan.conflict) for one in mapped}
         if len(shapes) > len({place for place, *_ in shapes}):
@@ -118,7 +117,7 @@ class Late:
         return (Work(rows=tuple(result for result in results if not isinstance(result, Bag))),)
 
 
-def _emptied(part: Part) -> set[Place]:
+def _emptied(part: Part) -> set[TableId]:
     return {place for step in part.steps if isinstance(step, Truncate) for place in step.tables}
 
 

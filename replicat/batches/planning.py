@@ -36,11 +36,10 @@ from replicat.targets.kinds import SOURCES
 from trails.errors import AnewError, AwayError, GateError, OperatorError
 from trails.fs import Fs
 from trails.position import Position, TrailName
-from trails.record import TableDef
+from trails.record import TableDef, TableId
 from trails.runtime.language.params import Pattern
 
-Place = tuple[str, str]
-_Looked = Mapping[Place, TargetTable | GateError | None]
+_Looked = Mapping[TableId, TargetTable | GateError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class _Job:
     """A MAP for one table: where it goes, and the MAPs for what is refused of it."""
 
     rule: MapRule
-    place: Place
-    exceptions: tuple[tuple[MapRule, Place], ...]
+    place: TableId
+    exceptions: tuple[tuple[MapRule, TableId], ...]
 
 
 def asks_spark(maps: Sequence[MapRule]) -> bool:
@@ -114,7 +113,7 @@ class Planning:
         self._kind = self._kind or self._source()
         return self._kind
 
-    def sources_of(self, target: Place) -> set[str]:
+    def sources_of(self, target: TableId) -> set[str]:
         """The source tables, as far as they were met, whose rows a target table takes."""
         return {
             plan.source
@@ -144,7 +143,7 @@ class Planning:
         """The MAPs that take a table."""
         return rules_for(self._params.maps, self._params.excludes, schema, name)
 
-    def targets_of(self, schema: str, name: str) -> list[Place]:
+    def targets_of(self, schema: str, name: str) -> list[TableId]:
         """The target tables to which MAPs take a source table."""
         return [rule.target.fill(schema, name) for rule in self.rules(schema, name).rules]
 
@@ -196,7 +195,7 @@ class Planning:
     def faults(
         self,
         definitions: Sequence[TableDef],
-        but: Collection[Place] = frozenset(),
+        but: Collection[TableId] = frozenset(),
         *,
         may_lack: bool = False,
         pausing: bool = False,
@@ -286,7 +285,7 @@ class Planning:
         except OperatorError:
             return {place: self._look_at(place) for place in places}
 
-    def _look_at(self, place: Place) -> TargetTable | GateError | None:
+    def _look_at(self, place: TableId) -> TargetTable | GateError | None:
         try:
             return self._target.table(*place)
         except OperatorError as error:
@@ -305,7 +304,7 @@ class Planning:
         return self._mapped(job.rule, job.place, definition, looked, exceptions)
 
     def _mapped(
-        self, rule: MapRule, place: Place, definition: TableDef, looked: _Looked, more: tuple[TablePlan, ...] = ()
+        self, rule: MapRule, place: TableId, definition: TableDef, looked: _Looked, more: tuple[TablePlan, ...] = ()
     ) -> TablePlan:
         for pattern, on in self._orders:
             if pattern.matches(definition.schema, definition.name):
@@ -319,7 +318,7 @@ class Planning:
         self._target.check_layout(plan.layout)
         return self.judging(plan, definition)
 
-    def _table(self, rule: MapRule, place: Place, source: str, looked: _Looked) -> TargetTable:
+    def _table(self, rule: MapRule, place: TableId, source: str, looked: _Looked) -> TargetTable:
         table = looked.get(place)
         if isinstance(table, GateError):
             raise table
@@ -349,7 +348,7 @@ class Planning:
     def _unseen(self, seen: Sequence[TableDef], errors: list[OperatorError]) -> list[tuple[str, _Job]]:
         """The MAPs without wildcards whose tables the trail has not told of."""
         known = {(definition.schema, definition.name) for definition in seen}
-        found: dict[Place, list[_Job]] = {}
+        found: dict[TableId, list[_Job]] = {}
         for rule in self._params.maps:
             exact = rule.source.exact
             if exact is not None and exact not in known and exact not in found:

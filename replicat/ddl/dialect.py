@@ -17,8 +17,7 @@ from replicat.ddl.formula import literal
 from replicat.ddl.grammar import SourceGrammar
 from replicat.model.target import TargetColumn, TargetTable
 from trails.ddl import DdlColumn
-
-Place = tuple[str, str]
+from trails.record import TableId
 
 # Numbers of enums' labels, as the source's event trigger gives them: attributes have lower ones, and those of types
 # inside a type higher ones.
@@ -66,7 +65,7 @@ class Dialect:
             raise CannotError(f"name {name[:20]}... is longer than the {self.longest} bytes that it may have here")
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
-    def dotted(self, place: Place) -> str:
+    def dotted(self, place: TableId) -> str:
         """A quoted schema.table."""
         return f"{self.ident(place[0])}.{self.ident(place[1])}"
 
@@ -91,7 +90,7 @@ class Dialect:
         """Whether a target's column is of the new type already; where both types are one there, nobody can tell."""
         raise NotImplementedError
 
-    def create(self, script: Script, place: Place, columns: Sequence[Definition], key: Sequence[str]) -> None:
+    def create(self, script: Script, place: TableId, columns: Sequence[Definition], key: Sequence[str]) -> None:
         """A new table."""
         keys = {name: len(key) for name in key}
         parts = [self.new_column(script, column, keys.get(column.name, 0)) for column in columns]
@@ -107,24 +106,24 @@ class Dialect:
         """A column of a new table."""
         raise NotImplementedError
 
-    def add(self, script: Script, place: Place, column: Definition) -> None:
+    def add(self, script: Script, place: TableId, column: Definition) -> None:
         """A column for a table that may have rows."""
         raise NotImplementedError
 
-    def drop_column(self, script: Script, place: Place, name: str) -> None:
+    def drop_column(self, script: Script, place: TableId, name: str) -> None:
         """Without it."""
         script.statements.append(f"ALTER TABLE {self.dotted(place)} DROP COLUMN {self.ident(name)}")
 
-    def rename_column(self, script: Script, place: Place, old: str, new: str) -> None:
+    def rename_column(self, script: Script, place: TableId, old: str, new: str) -> None:
         """Another name."""
         names = f"{self.ident(old)} TO {self.ident(new)}"
         script.statements.append(f"ALTER TABLE {self.dotted(place)} RENAME COLUMN {names}")
 
-    def retype(self, script: Script, place: Place, old: Definition, new: Definition, present: str, keys: int) -> str:
+    def retype(self, script: Script, place: TableId, old: Definition, new: Definition, present: str, keys: int) -> str:
         """Another type; `present` is the target's own, now, `keys` as in new_column. Returns what it then is."""
         raise NotImplementedError
 
-    def relabel(self, script: Script, place: Place, old: Definition, new: Definition, present: TargetColumn) -> None:
+    def relabel(self, script: Script, place: TableId, old: Definition, new: Definition, present: TargetColumn) -> None:
         """The inner names of the column's type changed: rows that are there come to have the source's values."""
         changed = renamed(old, new)
         if new.logical == "enum":
@@ -135,7 +134,7 @@ class Dialect:
                 f"the type of column {new.name} was changed inside, so the values of all its rows are other ones now"
             )
 
-    def update_label(self, place: Place, column: str, before: str, after: str) -> str:
+    def update_label(self, place: TableId, column: str, before: str, after: str) -> str:
         """Rows with one value get another."""
         name, was, now = self.ident(column), self.text(before), self.text(after)
         return f"UPDATE {self.dotted(place)} SET {name} = {now} WHERE {self.exactly(name)} = {was}"
@@ -148,51 +147,51 @@ class Dialect:
         """A column, to be compared with a literal letter by letter."""
         return column
 
-    def set_not_null(self, script: Script, place: Place, column: Definition, present: str) -> None:
+    def set_not_null(self, script: Script, place: TableId, column: Definition, present: str) -> None:
         """NOT NULL set or dropped, as the column says."""
         raise NotImplementedError
 
-    def set_default(self, script: Script, place: Place, column: Definition) -> None:
+    def set_default(self, script: Script, place: TableId, column: Definition) -> None:
         """The column's default, or none."""
         raise NotImplementedError
 
-    def add_key(self, script: Script, place: Place, key: Sequence[tuple[Definition, str]]) -> None:
+    def add_key(self, script: Script, place: TableId, key: Sequence[tuple[Definition, str]]) -> None:
         """A key for a table without one: its columns, and the type that each has here."""
         names = self.names([column.name for column, _ in key])
         script.statements.append(f"ALTER TABLE {self.dotted(place)} ADD PRIMARY KEY ({names})")
 
-    def drop_key(self, script: Script, place: Place, name: str, gone: int, left: int) -> None:
+    def drop_key(self, script: Script, place: TableId, name: str, gone: int, left: int) -> None:
         """Without its key, of whose columns `gone` were dropped just before, and `left` are there."""
         raise NotImplementedError
 
-    def drop_made_key(self, script: Script, place: Place) -> None:  # noqa: ARG002  -- few keys lack a name
+    def drop_made_key(self, script: Script, place: TableId) -> None:  # noqa: ARG002  -- few keys lack a name
         """Without the key that the table was made with, which has no name; `place`: before all other statements."""
         raise CannotError(f"the key of {place[0]}.{place[1]} has no name: make the table anew without it")
 
-    def index(self, script: Script, place: Place, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
+    def index(self, script: Script, place: TableId, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
         """An index beside the key, over whole columns."""
         what, names = "UNIQUE INDEX" if unique else "INDEX", self.names([column.name for column in columns])
         script.statements.append(f"CREATE {what} {self.ident(name)} ON {self.dotted(place)} ({names})")
 
     def foreign_key(
-        self, script: Script, place: Place, name: str, columns: Sequence[str], other: Place, others: Sequence[str]
+        self, script: Script, place: TableId, name: str, columns: Sequence[str], other: TableId, others: Sequence[str]
     ) -> None:
         """`columns` are `others` of table `other`; without actions, as what they would do comes from the source."""
         refers = f"FOREIGN KEY ({self.names(columns)}) REFERENCES {self.dotted(other)} ({self.names(others)})"
         script.statements.append(f"ALTER TABLE {self.dotted(place)} ADD CONSTRAINT {self.ident(name)} {refers}")
 
-    def rename(self, script: Script, old: Place, new: Place) -> None:
+    def rename(self, script: Script, old: TableId, new: TableId) -> None:
         """Another name for the table."""
         raise NotImplementedError
 
-    def rename_key(self, script: Script, place: Place, present: TargetTable) -> None:
+    def rename_key(self, script: Script, place: TableId, present: TargetTable) -> None:
         """The key of a table that has just been renamed gets the name that goes with the new one; `present`: before."""
 
-    def drop(self, script: Script, place: Place) -> None:
+    def drop(self, script: Script, place: TableId) -> None:
         """No table any more."""
         script.statements.append(f"DROP TABLE {self.dotted(place)}")
 
-    def alter(self, script: Script, place: Place, column: str, what: str) -> None:
+    def alter(self, script: Script, place: TableId, column: str, what: str) -> None:
         """Something of one column."""
         script.statements.append(f"ALTER TABLE {self.dotted(place)} ALTER COLUMN {self.ident(column)} {what}")
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replicat.ddl.definition import CannotError, Definition, checked_name
-from replicat.ddl.dialect import Dialect, Place, Script
+from replicat.ddl.dialect import Dialect, Script
 from replicat.ddl.typename import parse_type
 from replicat.model.mapparams import MapRule
 from replicat.model.target import TargetColumn, TargetTable
 from trails.ddl import DDL_FILLED, DDL_MOVED, DDL_REASONS, DDL_ROWS, DDL_USING, DdlChange, DdlColumn, TableShape
+from trails.record import TableId
 
-Look = Callable[[Place], TargetTable | None]
+Look = Callable[[TableId], TargetTable | None]
 BY_HAND = (
     "Do it in the target by hand (logdump shows the change), then START: what is done is found done; or see DDLERROR"
 )
@@ -37,7 +38,7 @@ class MappedTable:
     """A MAP that takes the table, and where to."""
 
     rule: MapRule
-    place: Place
+    place: TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def carry(
     new: Sequence[MappedTable],
     look: Look,
     dialect: Dialect,
-    others: Callable[[Place], Collection[str]] = lambda _place: (),
+    others: Callable[[TableId], Collection[str]] = lambda _place: (),
 ) -> Iterator[Carry]:
     """What to do, target table by target table; each is looked at once the one before is done, which may be the same.
 
@@ -76,7 +77,7 @@ def carry(
 
 class _Carrier:
     def __init__(
-        self, change: DdlChange, look: Look, dialect: Dialect, others: Callable[[Place], Collection[str]]
+        self, change: DdlChange, look: Look, dialect: Dialect, others: Callable[[TableId], Collection[str]]
     ) -> None:
         self._change = change
         self._look = look
@@ -156,7 +157,7 @@ class _Carrier:
             raise CannotError(f"by its new name it goes to {_name(mapped.place)}, and its rows are not in the trail")
         return Carry(_name(mapped.place), notes=("is mapped from here on; what it holds must be the source's rows",))
 
-    def _refuse_shared(self, place: Place, what: str) -> None:
+    def _refuse_shared(self, place: TableId, what: str) -> None:
         mine = {".".join(name) for name in self._change.names}
         if others := sorted(set(self._others(place)) - mine):
             raise CannotError(f"{what} of {_name(place)}, which also takes the rows of {others[0]}")
@@ -173,7 +174,7 @@ class _Carrier:
         self._columns(script, new.rule, place, present, _both_kept(old.rule, new.rule, before, after))
         return _carry(place, script)
 
-    def _renamed(self, script: Script, old: Place, new: Place) -> tuple[Place, TargetTable | None]:
+    def _renamed(self, script: Script, old: TableId, new: TableId) -> tuple[TableId, TargetTable | None]:
         """The target's name after the change, and its shape as it is now."""
         before = self._look(old)
         if old == new:
@@ -190,7 +191,7 @@ class _Carrier:
         return new, before
 
     def _columns(
-        self, script: Script, rule: MapRule, place: Place, present: TargetTable, shapes: tuple[TableShape, TableShape]
+        self, script: Script, rule: MapRule, place: TableId, present: TargetTable, shapes: tuple[TableShape, TableShape]
     ) -> None:
         before, after = shapes[0].by_number, shapes[1].by_number
         have = _Names(present)
@@ -229,7 +230,7 @@ class _Carrier:
             self._sql.defined(old), self._sql.defined(new), have.type_of(found)
         )
 
-    def _drop_column(self, script: Script, rule: MapRule, place: Place, have: _Names, column: DdlColumn) -> None:
+    def _drop_column(self, script: Script, rule: MapRule, place: TableId, have: _Names, column: DdlColumn) -> None:
         found = have.find(column.name)
         if found is None:
             script.notes.append(f"column {column.name} is dropped already")
@@ -241,7 +242,7 @@ class _Carrier:
             have.drop(found)
 
     def _rename_columns(
-        self, script: Script, place: Place, have: _Names, pairs: Sequence[tuple[DdlColumn, DdlColumn]]
+        self, script: Script, place: TableId, have: _Names, pairs: Sequence[tuple[DdlColumn, DdlColumn]]
     ) -> None:
         """One after the other; by another name first where the new name is still another's."""
         renamed = [(old, new) for old, new in pairs if old.name != new.name]
@@ -268,7 +269,7 @@ class _Carrier:
             self._sql.rename_column(script, place, by, name)
             have.rename(by, name)
 
-    def _add_column(self, script: Script, place: Place, have: _Names, column: DdlColumn, history: bool) -> None:
+    def _add_column(self, script: Script, place: TableId, have: _Names, column: DdlColumn, history: bool) -> None:
         found = have.find(column.name)
         if found is not None:
             script.notes.append(f"column {found} is there already, as {have.type_of(found)}")
@@ -281,7 +282,7 @@ class _Carrier:
     def _change_column(
         self,
         script: Script,
-        place: Place,
+        place: TableId,
         have: _Names,
         old: DdlColumn,
         new: DdlColumn,
@@ -315,7 +316,7 @@ class _Carrier:
         self,
         script: Script,
         rule: MapRule,
-        place: Place,
+        place: TableId,
         present: TargetTable,
         have: _Names,
         shapes: tuple[TableShape, TableShape],
@@ -353,7 +354,7 @@ class _Carrier:
     def _drop_key(
         self,
         script: Script,
-        place: Place,
+        place: TableId,
         present: TargetTable,
         shapes: tuple[TableShape, TableShape],
         counts: tuple[int, int],
@@ -472,9 +473,9 @@ def _generation(column: DdlColumn) -> tuple[str, bool]:
     return column.identity, column.generated
 
 
-def _name(place: Place) -> str:
+def _name(place: TableId) -> str:
     return ".".join(place)
 
 
-def _carry(place: Place, script: Script) -> Carry:
+def _carry(place: TableId, script: Script) -> Carry:
     return Carry(_name(place), tuple(script.statements), tuple(script.notes), tuple(script.types.items()))

@@ -36,11 +36,11 @@ from replicat.targets.sql import rowtable
 from trails.described import DescribedTable
 from trails.errors import OperatorError
 from trails.position import Position
+from trails.record import TableId
 from trails.runtime.home.home import Home
 from trails.runtime.language.params import Pattern
 
 Reply = dict[str, Any]
-Place = tuple[str, str]
 MADE, EMPTIED, EMPTY, LEFT = "created", "emptied", "empty", "left alone"
 _SHOWN: Final = 20
 
@@ -239,7 +239,7 @@ class Instantiation:
                 what = f"target table {wish.target} of {wish.pair[0]} also has the rows of {others[wish.target]}"
                 self._errors.append(OperatorError(what, hint="TRUNCATE would lose them: delete by hand what may go"))
 
-    def _has_rows(self, place: Place) -> bool:
+    def _has_rows(self, place: TableId) -> bool:
         table = rowtable.quoted(self._target.kind, place)
         return bool(self._target.read(f"SELECT 1 FROM {table} LIMIT 1"))
 

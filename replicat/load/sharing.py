@@ -11,16 +11,14 @@ from replicat.load.group import LoadingGroup
 from replicat.model.mapparams import MapRule
 from replicat.params import ReplicatParams
 from trails.errors import GateError
-from trails.record import DELETE, TRUNCATE
+from trails.record import DELETE, TRUNCATE, TableId
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import Home
 from trails.runtime.language import params as language
 from trails.runtime.language.params import Pattern
 
-Place = tuple[str, str]
 
-
-def others_of(home: Home, group: LoadingGroup, source: Place, target: Place) -> str:
+def others_of(home: Home, group: LoadingGroup, source: TableId, target: TableId) -> str:
     """Who else fills a target table, for people; empty where nobody does."""
     for rule in group.params.maps:
         if fills(rule, target, group.params.excludes, but=source):
@@ -55,13 +53,13 @@ def keeps_more(rule: MapRule) -> str:
     return next((name for name, on in options.items() if on), "")
 
 
-def fills(rule: MapRule, target: Place, excludes: Sequence[Pattern], but: Place | None = None) -> bool:
+def fills(rule: MapRule, target: TableId, excludes: Sequence[Pattern], but: TableId | None = None) -> bool:
     """Whether the MAP may take a source table to this target table; one other than `but`."""
     exception = [rule.exception.target] if rule.exception else []
     return any(_leads(rule.source, to, target, excludes, but) for to in (rule.target, *exception))
 
 
-def _leads(source: Pattern, to: Pattern, target: Place, excludes: Sequence[Pattern], but: Place | None) -> bool:
+def _leads(source: Pattern, to: Pattern, target: TableId, excludes: Sequence[Pattern], but: TableId | None) -> bool:
     found: list[str | None] = []
     for (asked, asked_quoted), (name, quoted), wanted in zip(source.parts, to.parts, target, strict=True):
         first, star, last = (name, "", "") if quoted else name.partition("*")

@@ -21,9 +21,8 @@ from typing import Any
 from replicat.model.plan import ANY, UNIQUE, TablePlan
 from replicat.work.net.compact import known
 from replicat.work.workers import Worker, worker_of
-from trails.record import Image
+from trails.record import Image, TableId
 
-Place = tuple[str, str]
 _Last = tuple[int, int]  # layer, and the number of the transaction that was there last
 
 
@@ -33,8 +32,8 @@ class Turns:
 
     number: int = 0
     changed: _Last = (-1, -1)  # of all tables with ANY
-    freed: dict[Place, _Last] = field(default_factory=dict)  # of a table with UNIQUE: updates and deletes
-    taken: dict[Place, _Last] = field(default_factory=dict)  # the same and inserts
+    freed: dict[TableId, _Last] = field(default_factory=dict)  # of a table with UNIQUE: updates and deletes
+    taken: dict[TableId, _Last] = field(default_factory=dict)  # the same and inserts
 
     def clear(self) -> None:
         """Everything so far is in earlier steps."""

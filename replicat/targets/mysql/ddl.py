@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from replicat.ddl.definition import CannotError, Definition, checked_text
-from replicat.ddl.dialect import Place, Script
+from replicat.ddl.dialect import Script
 from replicat.ddl.formula import Formula
 from replicat.targets.mysql.shapes import AUTO, NOT_NULL
 from replicat.targets.mysql.types import mysql_type
 from replicat.targets.mysql.words import EXACT_TEXT
 from replicat.targets.sql.ddl import ConvertingDialect, converted, no_generated
 from replicat.targets.sql.types import Native, rule_for
+from trails.record import TableId
 
 # InnoDB's longest key, in characters of four bytes; a key of several columns shares it.
 _KEY_CHARACTERS = 768
@@ -55,7 +56,7 @@ class MysqlDialect(ConvertingDialect):
     def native(self, declared: str) -> Native:
         return mysql_type(declared)
 
-    def create(self, script: Script, place: Place, columns: Sequence[Definition], key: Sequence[str]) -> None:
+    def create(self, script: Script, place: TableId, columns: Sequence[Definition], key: Sequence[str]) -> None:
         """Only the first column of a key can count by itself."""
         made = [column if column.name in key[:1] else replace(column, identity="") for column in columns]
         super().create(script, place, made, key)
@@ -122,7 +123,7 @@ class MysqlDialect(ConvertingDialect):
         default = self.constant(script, column, declared)
         return f" DEFAULT {_as_default(declared, default)}" if default is not None else ""
 
-    def add(self, script: Script, place: Place, column: Definition) -> None:
+    def add(self, script: Script, place: TableId, column: Definition) -> None:
         """One statement adds and fills it: done again after a crash it is found done, and filled."""
         if column.generated and self.like:
             script.statements.append(f"ALTER TABLE {self.dotted(place)} ADD COLUMN {self._generated(column)}")
@@ -136,7 +137,7 @@ class MysqlDialect(ConvertingDialect):
         if column.has_default or column.missing is not None:
             self.set_default(script, place, column)
 
-    def add_key(self, script: Script, place: Place, key: Sequence[tuple[Definition, str]]) -> None:
+    def add_key(self, script: Script, place: TableId, key: Sequence[tuple[Definition, str]]) -> None:
         """A column of a type without a length, which can be in no key, gets one that can be."""
         for column, present in key:
             if self.native(present).text.split()[0].lower() in _NO_KEY:
@@ -145,7 +146,7 @@ class MysqlDialect(ConvertingDialect):
                 self._modify(script, place, column, f"{wanted}{sign}{of}", key=True)
         super().add_key(script, place, key)
 
-    def index(self, script: Script, place: Place, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
+    def index(self, script: Script, place: TableId, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
         """Where the columns, whole, can be in one."""
         types = [(column, self.column_type(column)) for column in columns]
         for column, declared in types:
@@ -156,7 +157,7 @@ class MysqlDialect(ConvertingDialect):
             raise CannotError(f"its columns have up to {wide} bytes, and an index here takes {_KEY_BYTES}")
         super().index(script, place, name, columns, unique=unique)
 
-    def drop_key(self, script: Script, place: Place, name: str, gone: int, left: int) -> None:  # noqa: ARG002
+    def drop_key(self, script: Script, place: TableId, name: str, gone: int, left: int) -> None:  # noqa: ARG002
         """With its last column the key goes by itself; with any other it would hold for the rest."""
         if name and left:
             script.statements.append(f"ALTER TABLE {self.dotted(place)} DROP PRIMARY KEY")
@@ -168,7 +169,7 @@ class MysqlDialect(ConvertingDialect):
         """As our sessions read it, where a backslash stands for itself only when doubled."""
         return "'" + checked_text(value, "a value").replace("\\", "\\\\").replace("'", "''") + "'"
 
-    def retype(self, script: Script, place: Place, old: Definition, new: Definition, present: str, keys: int) -> str:
+    def retype(self, script: Script, place: TableId, old: Definition, new: Definition, present: str, keys: int) -> str:
         wanted = self.column_type(new, keys)
         if wanted == self.column_type(old, keys) or wanted == present:
             script.notes.append(f"column {new.name} stays {present}, which takes the new type's values too")
@@ -176,10 +177,10 @@ class MysqlDialect(ConvertingDialect):
         self._modify(script, place, new, wanted + (f" {AUTO}" if present.endswith(AUTO) else ""), key=bool(keys))
         return wanted
 
-    def set_not_null(self, script: Script, place: Place, column: Definition, present: str) -> None:
+    def set_not_null(self, script: Script, place: TableId, column: Definition, present: str) -> None:
         self._modify(script, place, column, present)
 
-    def _modify(self, script: Script, place: Place, column: Definition, declared: str, *, key: bool = False) -> None:
+    def _modify(self, script: Script, place: TableId, column: Definition, declared: str, *, key: bool = False) -> None:
         bare, sign, _ = declared.partition(f" {AUTO}")
         if column.generated:
             script.statements.append(f"ALTER TABLE {self.dotted(place)} MODIFY COLUMN {self._generated(column)}")
@@ -187,7 +188,7 @@ class MysqlDialect(ConvertingDialect):
         made = self._defined(script, column, bare.removesuffix(f" {NOT_NULL}"), key) + (sign and f" {AUTO.upper()}")
         script.statements.append(f"ALTER TABLE {self.dotted(place)} MODIFY COLUMN {made}")
 
-    def set_default(self, script: Script, place: Place, column: Definition) -> None:
+    def set_default(self, script: Script, place: TableId, column: Definition) -> None:
         declared, formula = self.column_type(column), column.formula
         if formula is not None and declared == self._own_type(column, 0):
             if formula.bare:
@@ -199,7 +200,7 @@ class MysqlDialect(ConvertingDialect):
         made = "DROP DEFAULT" if default is None else f"SET DEFAULT {_as_default(declared, default)}"
         self.alter(script, place, column.name, made)
 
-    def rename(self, script: Script, old: Place, new: Place) -> None:
+    def rename(self, script: Script, old: TableId, new: TableId) -> None:
         script.statements.append(f"RENAME TABLE {self.dotted(old)} TO {self.dotted(new)}")
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from replicat.model.target import TargetColumn, TargetTable
 from trails.errors import OperatorError
+from trails.record import TableId
 
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-Place = tuple[str, str]
 _GRANT = re.compile(r"GRANT (.+?) ON (\S+) TO ")
 
 _STAGE = re.compile(r"tg_[a-z]\d+\Z", re.IGNORECASE)
@@ -30,9 +30,9 @@ _EXACT_TEXT = ("_nopad_bin", "_0900_bin")
 _SOFT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "decimal", "float", "double", "binary")
 
 
-def tables_of(query: Query, places: Iterable[Place], *, folds: bool) -> dict[Place, TargetTable]:
+def tables_of(query: Query, places: Iterable[TableId], *, folds: bool) -> dict[TableId, TargetTable]:
     """The shapes of those tables that exist (a view does not); `folds`: the server ignores case in table names."""
-    schemas: dict[str, dict[str, Place]] = {}
+    schemas: dict[str, dict[str, TableId]] = {}
     for schema, name in places:
         fold = str.lower if folds else str
         schemas.setdefault(fold(schema), {})[fold(name)] = (schema, name)
@@ -42,7 +42,7 @@ def tables_of(query: Query, places: Iterable[Place], *, folds: bool) -> dict[Pla
     return found
 
 
-def _tables_in(query: Query, schema: str, names: dict[str, Place], *, folds: bool) -> dict[Place, TargetTable]:
+def _tables_in(query: Query, schema: str, names: dict[str, TableId], *, folds: bool) -> dict[TableId, TargetTable]:
     """One schema's; rows of all its named tables come by one query a kind."""
     marks, values = ", ".join(["%s"] * len(names)), [schema, *names]
 
@@ -61,7 +61,7 @@ def _tables_in(query: Query, schema: str, names: dict[str, Place], *, folds: boo
     }
 
 
-def check_engine(query: Query, table: Place) -> None:
+def check_engine(query: Query, table: TableId) -> None:
     """Refuse a checkpoint table that would not take part in a transaction."""
     engine = query(_ENGINE, table)
     if engine and str(engine[0][0]).lower() != "innodb":
@@ -88,7 +88,7 @@ def _blind_to_triggers(query: Query, schema: str) -> list[tuple[Any, ...]]:
     return [(f"(if there is any: this user is shown none without GRANT TRIGGER ON {schema}.*)",)]
 
 
-def _table(place: Place, table: _Rows, columns: _Rows, indexes: _Rows, triggers: _Rows) -> TargetTable:
+def _table(place: TableId, table: _Rows, columns: _Rows, indexes: _Rows, triggers: _Rows) -> TargetTable:
     schema, name = place
     if _STAGE.match(name):
         raise OperatorError(

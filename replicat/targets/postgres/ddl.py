@@ -6,12 +6,13 @@ import re
 from typing import Final
 
 from replicat.ddl.definition import CannotError, Definition
-from replicat.ddl.dialect import Dialect, Place, Script, renamed
+from replicat.ddl.dialect import Dialect, Script, renamed
 from replicat.ddl.formula import parse_formula
 from replicat.ddl.grammar import SourceGrammar
 from replicat.ddl.typename import TypeName, parse_type
 from replicat.model.target import TargetColumn
 from replicat.targets.sql.ddl import no_generated
+from trails.record import TableId
 
 GRAMMAR: Final = SourceGrammar(parse_type, parse_formula, binds=True)
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "decimal", "real", "double"})
@@ -96,7 +97,7 @@ class PostgresDialect(Dialect):
             raise CannotError(f"column {column.name}: bytes were expected, found text")
         return f"{self.text(value)}::{self.column_type(column)}"
 
-    def add(self, script: Script, place: Place, column: Definition) -> None:
+    def add(self, script: Script, place: TableId, column: Definition) -> None:
         made = f"{self.ident(column.name)} {self._typed(script, column)}"
         default = ""
         if column.generated or column.identity:
@@ -112,12 +113,12 @@ class PostgresDialect(Dialect):
         elif column.missing is not None and not column.generated and not column.identity:
             self.alter(script, place, column.name, "DROP DEFAULT")
 
-    def drop_key(self, script: Script, place: Place, name: str, gone: int, left: int) -> None:  # noqa: ARG002
+    def drop_key(self, script: Script, place: TableId, name: str, gone: int, left: int) -> None:  # noqa: ARG002
         """With a column of it the key goes by itself."""
         if name and not gone:
             script.statements.append(f"ALTER TABLE {self.dotted(place)} DROP CONSTRAINT {self.ident(name)}")
 
-    def relabel(self, script: Script, place: Place, old: Definition, new: Definition, present: TargetColumn) -> None:
+    def relabel(self, script: Script, place: TableId, old: Definition, new: Definition, present: TargetColumn) -> None:
         """Where the target's column is of an enum too, its type is changed, once for all its columns."""
         kind = parse_type(present.type)
         if kind is None or kind.is_built_in:
@@ -146,7 +147,7 @@ class PostgresDialect(Dialect):
     def exactly(self, column: str) -> str:
         return f'{column}::text COLLATE "C"'
 
-    def retype(self, script: Script, place: Place, old: Definition, new: Definition, present: str, keys: int) -> str:  # noqa: ARG002
+    def retype(self, script: Script, place: TableId, old: Definition, new: Definition, present: str, keys: int) -> str:  # noqa: ARG002
         """A default of the old type must not be in the way."""
         wanted = self._type(new)
         if parse_type(present) == wanted:
@@ -159,16 +160,16 @@ class PostgresDialect(Dialect):
         self.alter(script, place, new.name, f"TYPE {wanted.sql()}")
         return wanted.sql()
 
-    def set_not_null(self, script: Script, place: Place, column: Definition, present: str) -> None:  # noqa: ARG002  -- the type stays
+    def set_not_null(self, script: Script, place: TableId, column: Definition, present: str) -> None:  # noqa: ARG002  -- the type stays
         self.alter(script, place, column.name, "SET NOT NULL" if column.not_null else "DROP NOT NULL")
 
-    def set_default(self, script: Script, place: Place, column: Definition) -> None:
+    def set_default(self, script: Script, place: TableId, column: Definition) -> None:
         default = self._default(script, column)
         if default:
             self._typed(script, column)
         self.alter(script, place, column.name, f"SET DEFAULT {default}" if default else "DROP DEFAULT")
 
-    def rename(self, script: Script, old: Place, new: Place) -> None:
+    def rename(self, script: Script, old: TableId, new: TableId) -> None:
         if old[0] != new[0]:
             script.statements.append(f"ALTER TABLE {self.dotted(old)} SET SCHEMA {self.ident(new[0])}")
         if old[1] != new[1]:

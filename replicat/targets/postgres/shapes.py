@@ -10,12 +10,12 @@ from typing import Any
 from replicat.model.target import TargetColumn, TargetTable
 from replicat.targets.sql.ranks import ranks
 from trails.errors import OperatorError
+from trails.record import TableId
 
 Ask = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
-Place = tuple[str, str]
 
 
-def shapes(ask: Ask, places: Iterable[Place], *, fires: bool) -> dict[Place, TargetTable]:
+def shapes(ask: Ask, places: Iterable[TableId], *, fires: bool) -> dict[TableId, TargetTable]:
     """Those of these tables that exist. `fires`: triggers and cascades would fire, and foreign keys are checked.
 
     Else, in the replica role, only those triggers and rules fire that are enabled as REPLICA or ALWAYS.

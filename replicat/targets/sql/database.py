@@ -25,10 +25,9 @@ from replicat.targets.contract import Kind, TargetSettings
 from replicat.targets.sql import rowtable
 from replicat.targets.sql.staged_sql import StagedSql
 from trails.errors import AwayError
-from trails.record import Image
+from trails.record import Image, TableId
 
-Place = tuple[str, str]
-Collisions = dict[Place, tuple[int, int, int]]
+Collisions = dict[TableId, tuple[int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class _Known:
 
     fresh: int
     collisions: Collisions
-    converted: dict[Place, int]
+    converted: dict[TableId, int]
 
 
 class Closed:
@@ -81,7 +80,7 @@ class SqlDatabase:
         self.settings = settings
         self.row_table = rowtable.quoted(kind, settings.checkpoint_table)
         self.tally = Tally()
-        self.written: set[Place] = set()  # tables that were written to; emptied by those who read it
+        self.written: set[TableId] = set()  # tables that were written to; emptied by those who read it
         self.conn: Any = Closed()
         """The driver's connection."""
         self._layouts: dict[Layout, StagedSql] = {}
@@ -123,7 +122,7 @@ class SqlDatabase:
         """Whether a schema, in lower case, is the database system's own."""
         return False
 
-    def look_up(self, places: Sequence[Place]) -> dict[Place, TargetTable]:
+    def look_up(self, places: Sequence[TableId]) -> dict[TableId, TargetTable]:
         """The shapes of those of these tables that exist."""
         raise NotImplementedError
 

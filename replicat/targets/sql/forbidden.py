@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from trails.errors import OperatorError
+from trails.record import TableId
 
-Place = tuple[str, str]
 BESIDE = ("load", "tables", "chunks")
 """The load's tables have the checkpoint table's name, `_` and one of these."""
 PAUSED = "paused"
 """So has the table of paused tables."""
 
 
-def check_places(places: Iterable[Place], checkpoints: Place, is_system: Callable[[str], bool]) -> None:
+def check_places(places: Iterable[TableId], checkpoints: TableId, is_system: Callable[[str], bool]) -> None:
     """OperatorError for a place that is forbidden. `is_system`: whether a schema is the database system's own."""
     schema_of, base = (name.lower() for name in checkpoints)
     own = {(schema_of, base), *((schema_of, f"{base}_{beside}") for beside in (*BESIDE, PAUSED))}

@@ -32,11 +32,11 @@ from replicat.model.target import (
 )
 from replicat.targets.contract import Kind
 from replicat.targets.sql import rowtable
-from replicat.targets.sql.database import Place, SqlDatabase
+from replicat.targets.sql.database import SqlDatabase
 from replicat.targets.sql.forbidden import check_places
 from replicat.targets.sql.merge import Merge
 from replicat.targets.sql.staged_sql import StagedSql
-from trails.record import MISSING, Image, Value
+from trails.record import MISSING, Image, TableId, Value
 
 _PARENTS_FIRST = attrgetter("layout.weight", "layout.rank")
 
@@ -121,7 +121,7 @@ class SqlTarget:
     def table(self, schema: str, name: str) -> TargetTable | None:
         return self.tables([(schema, name)]).get((schema, name))
 
-    def tables(self, places: Iterable[Place]) -> dict[Place, TargetTable]:
+    def tables(self, places: Iterable[TableId]) -> dict[TableId, TargetTable]:
         wanted = list(places)
         check_places(wanted, self.database.settings.checkpoint_table, self.database.is_system)
         with self.database.mapped(brief=True):

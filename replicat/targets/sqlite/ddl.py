@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 
 from replicat.ddl.definition import CannotError, Definition
-from replicat.ddl.dialect import Place, Script
+from replicat.ddl.dialect import Script
 from replicat.model.target import TargetTable
 from replicat.targets.sql.ddl import ConvertingDialect, converted, no_generated
 from replicat.targets.sql.types import Native
 from replicat.targets.sqlite.sql import KEY_INDEX
 from replicat.targets.sqlite.types import sqlite_type
+from trails.record import TableId
 
 _TYPES = {
     "smallint": "INTEGER", "integer": "INTEGER", "bigint": "INTEGER", "boolean": "BOOLEAN", "real": "REAL",
@@ -55,7 +56,7 @@ class SqliteDialect(ConvertingDialect):
         formula = column.formula
         return "CURRENT_TIMESTAMP" if formula and formula.now == 0 and column.logical == "timestamp" else None
 
-    def add(self, script: Script, place: Place, column: Definition) -> None:
+    def add(self, script: Script, place: TableId, column: Definition) -> None:
         """The value of the rows that are there is a default in SQLite, and stays one."""
         no_generated(column)
         declared = self.column_type(column)
@@ -64,7 +65,7 @@ class SqliteDialect(ConvertingDialect):
             made += f" DEFAULT {self.literal(column, column.missing, self.native(declared))}"
         script.statements.append(f"ALTER TABLE {self.dotted(place)} ADD COLUMN {made}")
 
-    def retype(self, script: Script, place: Place, old: Definition, new: Definition, present: str, keys: int) -> str:  # noqa: ARG002
+    def retype(self, script: Script, place: TableId, old: Definition, new: Definition, present: str, keys: int) -> str:  # noqa: ARG002
         """Where the new type is the same to SQLite nothing is to be done."""
         wanted = self.column_type(new)
         if self.native(present).family != self.native(wanted).family:
@@ -72,22 +73,22 @@ class SqliteDialect(ConvertingDialect):
         script.notes.append(f"column {new.name} stays {present}, which takes the new type's values too")
         return present
 
-    def set_not_null(self, script: Script, place: Place, column: Definition, present: str) -> None:  # noqa: ARG002
+    def set_not_null(self, script: Script, place: TableId, column: Definition, present: str) -> None:  # noqa: ARG002
         word = "set" if column.not_null else "dropped"
         script.notes.append(f"NOT NULL of column {column.name} is not {word} here: SQLite has no statement for it")
 
-    def set_default(self, script: Script, place: Place, column: Definition) -> None:  # noqa: ARG002
+    def set_default(self, script: Script, place: TableId, column: Definition) -> None:  # noqa: ARG002
         script.notes.append(f"the default of column {column.name} is left as it is: SQLite has no statement for it")
 
-    def add_key(self, script: Script, place: Place, key: Sequence[tuple[Definition, str]]) -> None:
+    def add_key(self, script: Script, place: TableId, key: Sequence[tuple[Definition, str]]) -> None:
         """A unique index does for a key."""
         self._add_index(script, place, [column.name for column, _ in key])
 
-    def _add_index(self, script: Script, place: Place, columns: Sequence[str]) -> None:
+    def _add_index(self, script: Script, place: TableId, columns: Sequence[str]) -> None:
         index = self.dotted((place[0], KEY_INDEX + place[1]))
         script.statements.append(f"CREATE UNIQUE INDEX {index} ON {self.ident(place[1])} ({self.names(columns)})")
 
-    def index(self, script: Script, place: Place, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
+    def index(self, script: Script, place: TableId, name: str, columns: Sequence[Definition], *, unique: bool) -> None:
         """It stands in the schema of its table, whose name has none here."""
         what, names = "UNIQUE INDEX" if unique else "INDEX", self.names([column.name for column in columns])
         script.statements.append(f"CREATE {what} {self.dotted((place[0], name))} ON {self.ident(place[1])} ({names})")
@@ -95,21 +96,21 @@ class SqliteDialect(ConvertingDialect):
     def foreign_key(
         self,
         script: Script,  # noqa: ARG002
-        place: Place,  # noqa: ARG002
+        place: TableId,  # noqa: ARG002
         name: str,  # noqa: ARG002
         columns: Sequence[str],  # noqa: ARG002
-        other: Place,  # noqa: ARG002
+        other: TableId,  # noqa: ARG002
         others: Sequence[str],  # noqa: ARG002
     ) -> None:
         """SQLite has no statement for it."""
         raise CannotError("SQLite gives a table that is there no foreign key")
 
-    def drop_key(self, script: Script, place: Place, name: str, gone: int, left: int) -> None:  # noqa: ARG002
+    def drop_key(self, script: Script, place: TableId, name: str, gone: int, left: int) -> None:  # noqa: ARG002
         """First of all: no column can be dropped that is in an index."""
         if name:
             script.statements.insert(0, f"DROP INDEX {self.dotted((place[0], name))}")
 
-    def drop_made_key(self, script: Script, place: Place) -> None:
+    def drop_made_key(self, script: Script, place: TableId) -> None:
         """SQLite lacks this statement: the target makes the table anew (rebuild.py)."""
         script.statements.insert(0, f"ALTER TABLE {self.dotted(place)} DROP PRIMARY KEY")
         script.notes.append("the table is made anew without the key that it was made with")
@@ -117,10 +118,10 @@ class SqliteDialect(ConvertingDialect):
     def exactly(self, column: str) -> str:
         return f"{column} COLLATE BINARY"
 
-    def rename(self, script: Script, old: Place, new: Place) -> None:
+    def rename(self, script: Script, old: TableId, new: TableId) -> None:
         script.statements.append(f"ALTER TABLE {self.dotted(old)} RENAME TO {self.ident(new[1])}")
 
-    def rename_key(self, script: Script, place: Place, present: TargetTable) -> None:
+    def rename_key(self, script: Script, place: TableId, present: TargetTable) -> None:
         """A table of the old name may come, and have a key too."""
         if present.primary_name:
             script.statements.append(f"DROP INDEX {self.dotted((place[0], present.primary_name))}")
