@@ -46,7 +46,7 @@ IDLE_SECONDS = 30.0
 """After so long the server ends a turn of which nothing is heard any more, if it can do so."""
 MOST_BYTES = 32 << 20
 """Rows of the source that are held at once."""
-Rows = dict[Key, tuple[Value, ...] | None]
+SourceRows = dict[Key, tuple[Value, ...] | None]
 """The source's rows; None: it has none with that key."""
 
 
@@ -162,12 +162,12 @@ def _left(wanted: Mapping[Range, Collection[Key]], outcomes: Mapping[Key, Outcom
     return {part: keys for part, keys in found.items() if keys}
 
 
-def rows_of(source: Reader, pair: Pair, wanted: Mapping[Range, Collection[Key]]) -> Rows:
+def rows_of(source: Reader, pair: Pair, wanted: Mapping[Range, Collection[Key]]) -> SourceRows:
     """The source's rows with these keys, as its snapshot shows them; not all of them where they are large."""
-    rows: Rows = {}
+    rows: SourceRows = {}
     size = 0
     for part, keys in wanted.items():
-        found: Rows = {}
+        found: SourceRows = {}
         more: set[Key] = set()
         for row in read(source, pair.source, part):
             key = pair.key_of(row)

@@ -36,7 +36,6 @@ LOG_SECONDS = 60
 """So long a server may take to sync its log after a commit."""
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 """The server's own databases."""
-Rows = Sequence[tuple[Any, ...]]
 _DENIED = frozenset({1044, 1045, 1142, 1227})
 _AT_ROW = re.compile(r"at row (\d+)")
 
@@ -188,7 +187,9 @@ class MysqlDatabase(ConvertingDatabase):
         if warnings or taken != blob.rows:
             raise self._warned(codec, rows, taken, blob.rows)
 
-    def _insert_rows(self, into: str, wraps: Sequence[str], table: str, rows: Rows) -> tuple[int, int]:
+    def _insert_rows(
+        self, into: str, wraps: Sequence[str], table: str, rows: Sequence[tuple[Any, ...]]
+    ) -> tuple[int, int]:
         """Rows as statements, for a server without LOAD DATA LOCAL."""
         taken = warnings = size = 0
         waiting: list[str] = []
@@ -219,7 +220,7 @@ class MysqlDatabase(ConvertingDatabase):
     def _warnings(self) -> int:
         return int(self.conn._result.warning_count)  # noqa: SLF001  -- the driver tells it nowhere else
 
-    def _warned(self, codec: Codec, rows: Rows, taken: int, wanted: int) -> Exception:
+    def _warned(self, codec: Codec, rows: Sequence[tuple[Any, ...]], taken: int, wanted: int) -> Exception:
         """The first warning, as the error that it would have been outside LOAD DATA LOCAL."""
         found = self.ask("SHOW WARNINGS LIMIT 1")
         if not found:
@@ -232,7 +233,7 @@ class MysqlDatabase(ConvertingDatabase):
         )
 
     @staticmethod
-    def _key_of(codec: Codec, rows: Rows, number: int) -> str:
+    def _key_of(codec: Codec, rows: Sequence[tuple[Any, ...]], number: int) -> str:
         return ", ".join(str(rows[number][i]) for i in codec.key if number < len(rows)) or "?"
 
     def join(self, sql: StagedSql, statement: str) -> int:

@@ -47,8 +47,8 @@ PERIODS = (TOTAL, DAILY, HOURLY, LATEST)
 
 HOUR_US = 3_600_000_000
 
-Pair = tuple[str, str]
-Rows = dict[Pair, dict[str, int]]
+TablePair = tuple[str, str]
+Tallies = dict[TablePair, dict[str, int]]
 
 
 def cdr_conflicts(kind: str) -> str:
@@ -89,7 +89,7 @@ class _Period:
     """What the counters were when it began."""
 
     since_us: int
-    before: Rows = field(default_factory=dict)
+    before: Tallies = field(default_factory=dict)
 
 
 class Stats:
@@ -103,7 +103,7 @@ class Stats:
         self.ddl: DdlCounts | None = None
         """Where schema changes are carried."""
         self._now_us = now_us
-        self._rows: Rows = {}
+        self._rows: Tallies = {}
         self._total = 0
         self._periods = {name: _Period(now) for name in (*PERIODS, REPORT)}
         self._hour = _times_of(_hour(now))
@@ -186,7 +186,7 @@ def _day(us: int) -> int:
     return int(time.mktime((local.tm_year, local.tm_mon, local.tm_mday, 0, 0, 0, 0, 0, -1))) * 1_000_000
 
 
-def _table(pair: Pair, row: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
+def _table(pair: TablePair, row: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
     counted = {name: number - before.get(name, 0) for name, number in row.items()}
     shown: dict[str, Any] = {"from": pair[0], "to": pair[1]}
     shown |= {name: counted.pop(name) for name in (*COUNTERS, TOTAL_OPERATIONS)}
