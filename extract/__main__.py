@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from extract import kinds
-from extract.extract import Extract, Settings
+from extract.extract import Ears, Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams, check_start
 from extract.source import CaptureMethod, SourceSettings
@@ -66,11 +66,12 @@ def build(context: Context) -> Process:
     )
     made = Extract.start(
         context.fs, settings(context, params, registration), database, context.clock, heartbeats(context, method, told),
-        lambda text, **fields: context.log.warning(LONG, text, **fields),
-        lambda text: context.log.detail(RESOLVED, text),
-        lambda hole: context.log.warning(HOLE, f"A hole begins here: {hole}."),
-        lambda number: obeyed.note(context.home, params.group, number),
-        told.reshaped,
+        Ears(
+            long=lambda text, **fields: context.log.warning(LONG, text, **fields),
+            detail=lambda text: context.log.detail(RESOLVED, text),
+            hole=lambda hole: context.log.warning(HOLE, f"A hole begins here: {hole}."),
+            obeyed=lambda number: obeyed.note(context.home, params.group, number), shape=told.reshaped,
+        ),
     )  # fmt: skip
     made.stats.ddl = counts if params.ddl else None
     context.report.lines(made.about)

@@ -78,6 +78,22 @@ class Settings:
     times: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Who hears what an Extract has to say.
+
+    `long`: of a transaction that is open for long, with fields. `hole`: the one that obeying an ALTER or START has made
+    in the trail. `obeyed`: the ALTER's number, once the trail's header has it and before anything is captured. `shape`:
+    of a table whose shape has changed; None where changes of shape are captured.
+    """
+
+    long: Callable[..., None] = lambda _text, **_fields: None
+    detail: Say = lambda _text: None
+    hole: Callable[[Hole], None] = lambda _hole: None
+    obeyed: Callable[[int], None] = lambda _number: None
+    shape: Say | None = None
+
+
 class Extract(GroupProcess):
     """Captures one source into one trail."""
 
@@ -90,10 +106,8 @@ class Extract(GroupProcess):
         writer: TrailWriter,
         clock: Clock,
         heartbeats: Heartbeats,
-        warn: Callable[..., None] = lambda _text, **_fields: None,
-        tell: Say = lambda _text: None,
-        warn_shape: Say | None = None,
-        since: Since | None = None,
+        ears: Ears,
+        since: Since | None,
     ) -> None:
         """Use `start`, which recovers the trail first."""
         self._settings = settings
@@ -109,10 +123,9 @@ class Extract(GroupProcess):
             heartbeats=heartbeats,
             leaves_out=since.leaves_out if since is not None and since.leaves_out(mark.csn) else None,
         )  # fmt: skip
-        self._tell = tell
-        self._warn_shape = warn_shape
+        self._ears = ears
         self._left_out = 0
-        self._long = LongTransactions(source.outstanding, warn, clock, settings.long)
+        self._long = LongTransactions(source.outstanding, ears.long, clock, settings.long)
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
         self._gathered_since = clock.monotonic()
         self._place_due = 0.0
@@ -134,18 +147,10 @@ class Extract(GroupProcess):
         source: Source,
         clock: Clock,
         heartbeats: Heartbeats | None = None,
-        warn: Callable[..., None] = lambda _text, **_fields: None,
-        tell: Say = lambda _text: None,
-        warn_hole: Callable[[Hole], None] = lambda _hole: None,
-        note_obeyed: Callable[[int], None] = lambda _number: None,
-        warn_shape: Say | None = None,
+        ears: Ears | None = None,
     ) -> Extract:
-        """Look at the trail, look at the source, refuse what does not fit, recover, and begin.
-
-        `warn_hole`: takes the hole that obeying an ALTER has made in the trail; `note_obeyed`: the ALTER's number, once
-        the trail's header has it and before anything is captured. `warn_shape`: takes what is said of a table whose
-        shape has changed; None where changes of shape are captured.
-        """
+        """Look at the trail, look at the source, refuse what does not fit, recover, and begin."""
+        ears = ears or Ears()
         heartbeats = heartbeats or Heartbeats(HeartbeatTable(), Owner(settings.home_id, settings.group), clock)
         header = last_header(fs, settings.trail)
         found = source.identify(None if header is None else header.source)
@@ -170,12 +175,12 @@ class Extract(GroupProcess):
             hole=lambda found: _hole(settings, source, found, begin, ordered),
         )  # fmt: skip
         if writer.hole is not None:
-            warn_hole(writer.hole)
+            ears.hole(writer.hole)
         try:
             if settings.alter_no > settings.obeyed:
-                note_obeyed(settings.alter_no)
+                ears.obeyed(settings.alter_no)
             heartbeats.heart.start()
-            made = cls(settings, source, writer, clock, heartbeats, warn, tell, warn_shape, since)
+            made = cls(settings, source, writer, clock, heartbeats, ears, since)
             made.date_startup(fs)
             return made
         except BaseException as error:
@@ -266,7 +271,7 @@ class Extract(GroupProcess):
             self._writer.look()
             if self._assembler.left_out != self._left_out:
                 self._left_out = self._assembler.left_out
-                self._tell(f"START's ATCSN or AFTERCSN has left out {self._left_out} transactions.")
+                self._ears.detail(f"START's ATCSN or AFTERCSN has left out {self._left_out} transactions.")
         self._long.look(now)
         return more
 
@@ -339,11 +344,11 @@ class Extract(GroupProcess):
 
     def _resolved(self, definition: TableDef) -> None:
         key = ", ".join(column.name for column in definition.columns if column.key) or "none"
-        self._tell(f"TABLE resolved: TABLE {definition.full_name}. Key columns: {key}.")
+        self._ears.detail(f"TABLE resolved: TABLE {definition.full_name}. Key columns: {key}.")
 
     def _reshaped(self, old: TableDef, new: TableDef, csn: str) -> None:
-        if self._warn_shape is not None and (said := reshaped.text(old, new, csn)):
-            self._warn_shape(said)
+        if self._ears.shape is not None and (said := reshaped.text(old, new, csn)):
+            self._ears.shape(said)
 
     # --- telling ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from extract.extract import Extract, Settings
+from extract.extract import Ears, Extract, Settings
 from extract.source import Sink
 from tests.support.crashing import crash_everywhere
 from tests.support.scripted import (
@@ -206,7 +206,7 @@ def test_CW_19_an_alter_is_not_obeyed_again_where_the_trail_is_gone() -> None:
     fs, noted = FaultFs(), list[int]()
     altered = replace(SETTINGS, alter_no=1, alter=(("csn", "3"),))
     log = ScriptedLog(list(SCRIPT), altered=3)
-    made = Extract.start(fs, altered, ScriptedSource(log), FakeClock(), note_obeyed=noted.append)
+    made = Extract.start(fs, altered, ScriptedSource(log), FakeClock(), ears=Ears(obeyed=noted.append))
     run_until_released(made, log, FakeClock())
     assert noted == [1]
     for name in fs.listdir(TRAIL.folder):
@@ -225,13 +225,13 @@ def test_an_alter_to_the_trails_end_leaves_no_hole() -> None:
     log = ScriptedLog(list(SCRIPT[:2]))
     run(fs, log)
     altered = replace(SETTINGS, alter_no=1, alter=(("csn", "2"),))
-    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), warn_hole=told.append))
+    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), ears=Ears(hole=told.append)))
     assert not told
     assert not holes(fs, TRAIL)
     altered = replace(SETTINGS, alter_no=2, alter=(("csn", "3"),))
-    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), warn_hole=told.append))
+    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), ears=Ears(hole=told.append)))
     assert told == holes(fs, TRAIL) == [Hole("ALTER EXTRACT EXT1", "2", "3")]
-    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), warn_hole=told.append))
+    abandon(Extract.start(fs, altered, ScriptedSource(log), FakeClock(), ears=Ears(hole=told.append)))
     assert len(told) == len(holes(fs, TRAIL)) == 1
 
 

@@ -14,7 +14,7 @@ import psycopg
 
 from demo.patience import PATIENCE
 from extract.admin import answer
-from extract.extract import Extract, Settings
+from extract.extract import Ears, Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams
 from extract.source import SourceSettings
@@ -138,7 +138,7 @@ class Capture:
         settings = replace(self.settings, project=self.projector(), **changes)
         warn_shape = self.heard.append if self.ddl is None else None
         return Extract.start(
-            RealFs(), settings, self.source(), RealClock(), self.heartbeats(), warn_shape=warn_shape
+            RealFs(), settings, self.source(), RealClock(), self.heartbeats(), ears=Ears(shape=warn_shape)
         )  # fmt: skip
 
     def heartbeats(self) -> Heartbeats | None:
