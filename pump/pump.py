@@ -70,7 +70,7 @@ class Pump(GroupProcess):
         self._log = log
         self._clock = clock
         self._start = job.start()
-        self._watch = FolderWatch(job.trail.folder)
+        self._watch = FolderWatch(job.trail.folder, lambda text: log.warning(CODE_LOST, text))
         self._phase = LinkPhase.AWAY
         self._stuck: int | None = None  # so many bytes were synced when flush() had waited in vain
         self._caller = Caller(job.params, lambda text: log.warning(CODE_LOST, text), clock.monotonic())

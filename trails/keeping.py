@@ -28,7 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NoReturn
 
-from trails.errors import DamageError, GateError, MismatchError, OperatorError
+from trails.errors import AnewError, DamageError, GateError, MismatchError
 from trails.format import BODY_OFFSET, FileHeader, parse_file_header, parse_header_length
 from trails.fs import File, Fs, read_bytes, replace_durably
 from trails.position import TrailName
@@ -83,7 +83,7 @@ def lost_text(trail: TrailName, lost: tuple[int, int]) -> str:
 
 
 def rescue(fs: Fs, file: File, path: str) -> NoReturn:
-    """`path` leads to this open file no more: raise OperatorError if a new start mends it, else MismatchError."""
+    """`path` leads to this open file no more: raise AnewError if a new start mends it, else MismatchError."""
     there = fs.exists(path)
     what = f"{path} was {'replaced' if there else 'removed'} while it was written; nothing more was acknowledged"
     if file.links():
@@ -96,7 +96,7 @@ def rescue(fs: Fs, file: File, path: str) -> NoReturn:
         raise MismatchError(f"{what}; it could not be written anew: {error}", hint=hint) from None
     if there:
         raise MismatchError(what, hint=f"What was written stands in {target}: mv it to {path}, then START ({PAGE})")
-    raise OperatorError(what, hint="It was written anew from what was still open: START, nothing is lost")
+    raise AnewError(what, hint="It was written anew from what was still open: START, nothing is lost")
 
 
 OVERWRITTEN = "Something was written over it: see docs/recovery.md#truncated-trail-file"

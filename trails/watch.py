@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
+from typing import Final
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
@@ -19,12 +21,17 @@ from trails.errors import OperatorError
 # lost: they are hints, so that is nothing. Without a handler Python would print it to a process's standard error.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
+_TOO_MANY: Final = frozenset((errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+_MORE: Final = "Raise fs.inotify.max_user_instances and fs.inotify.max_user_watches with sysctl, then START again"
+
 
 class FolderWatch(FileSystemEventHandler):
     """`fileno()` is readable after something in `folder` changed, until clear()."""
 
-    def __init__(self, folder: str) -> None:
-        """Raises OperatorError if there is no such folder, or the system watches too many already."""
+    def __init__(self, folder: str, tell: Callable[[str], None]) -> None:
+        """Raises OperatorError if there is no such folder. `tell`: hears that the system watches too many already; then
+        nothing is ever signalled.
+        """
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._observer = Observer()
         self._observer.daemon = True
@@ -32,10 +39,11 @@ class FolderWatch(FileSystemEventHandler):
         try:
             self._observer.start()
         except OSError as error:
-            hint = "Make the folder, or name another trail"
-            if error.errno in (errno.ENOSPC, errno.EMFILE):
-                hint = "Raise fs.inotify.max_user_watches and fs.inotify.max_user_instances with sysctl"
+            if error.errno in _TOO_MANY:
+                tell(f"{folder} can't be watched: {error.strerror}. It is looked at once a second instead. {_MORE}")
+                return
             os.close(self._event)
+            hint = "Make the folder, or name another trail"
             raise OperatorError(f"{folder} can't be watched: {error.strerror}", hint=hint) from None
 
     def fileno(self) -> int:
@@ -51,8 +59,9 @@ class FolderWatch(FileSystemEventHandler):
 
     def close(self) -> None:
         """Stop watching."""
-        self._observer.stop()
-        self._observer.join()
+        if self._observer.is_alive():
+            self._observer.stop()
+            self._observer.join()
         os.close(self._event)
 
     def on_any_event(self, event: FileSystemEvent) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from ggsci.commands.choose import chosen, facts_of
 from ggsci.commands.session import OperatorSession
+from ggsci.doubt import believed
 from ggsci.facts import GroupFacts
 from ggsci.table.grammar import CommandError, Parsed
 from ggsci.views import sendview, statsview
-from ggsci.views.view import lag, span
+from ggsci.views.view import doubt_text, lag, span
 from trails.errors import AwayError, GateError
 from trails.runtime.home.status import status_of
 from trails.runtime.language.params import Pattern
@@ -49,7 +50,7 @@ def ask_each(session: OperatorSession, command: Parsed, verb: str, show: Show, *
     replies = []
     for group in facts_of(session, chosen(session, command)):
         try:
-            reply = asked(session, group, verb, **args)
+            reply = asked_lag(session, group) if verb == "GETLAG" else asked(session, group, verb, **args)
         except GateError as error:
             session.fail(str(error))
             replies.append({"program": group.program, "group": group.name, "ok": False, "error": str(error)})
@@ -57,6 +58,14 @@ def ask_each(session: OperatorSession, command: Parsed, verb: str, show: Show, *
         session.say_lines(show(group, reply))
         replies.append({"program": group.program, "group": group.name, **reply, "pid": group.pid})
     return replies
+
+
+def asked_lag(session: OperatorSession, group: GroupFacts) -> dict[str, Any]:
+    """A running group's answer to GETLAG; no lag that what stands before it contradicts."""
+    reply = asked(session, group, "GETLAG")
+    if group.doubt is not None and believed(reply.get("lag_us"), group.doubt) is None:
+        reply = {**reply, "lag_us": None, "lag_why": doubt_text(group)}
+    return reply
 
 
 def asked(session: OperatorSession, group: GroupFacts, verb: str, **args: Any) -> dict[str, Any]:

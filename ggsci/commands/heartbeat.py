@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ggsci import admin
-from ggsci.commands.asking import asked
+from ggsci.commands.asking import asked_lag
 from ggsci.commands.choose import chosen, facts_of
 from ggsci.commands.session import Login, OperatorSession
-from ggsci.doubt import believed
 from ggsci.facts import GroupFacts
 from ggsci.table.grammar import CommandError, Parsed
 from ggsci.views import view
@@ -46,12 +45,10 @@ def lag(session: OperatorSession, command: Parsed) -> Any:
 def _asked(session: OperatorSession, group: GroupFacts) -> dict[str, Any]:
     """The answer of a running group; of any other what its checkpoint has kept, and an error."""
     try:
-        reply = asked(session, group, "GETLAG")
+        reply = asked_lag(session, group)
     except GateError as error:
         session.fail(str(error))
         return {"ok": False, "error": str(error), "heartbeats": group.saved_heartbeats}
-    if group.doubt is not None and believed(reply.get("lag_us"), group.doubt) is None:
-        reply = {**reply, "lag_us": None, "lag_why": view.doubt_text(group)}
     session.say_lines(view.lag(read_answer(LagAnswer, reply)))
     return {**reply, "pid": group.pid}
 

@@ -2,8 +2,9 @@
 
 A batch is what one target transaction holds: every whole transaction that waits, up to the bounds; or one larger
 transaction by itself; or one in which a table's shape changes. Jobs cut a batch so that memory stays bounded (I9): a
-small batch is one job, a large transaction several. Tasks cut a job for parallel decoding; later parts are applied
-after earlier ones, so order holds. Where a unit can be cut is in pieces.py; when one transaction is, in splitting.py.
+small batch is one job, a large transaction several. Tasks cut a job for parallel decoding, between transactions where
+that can be; later parts are applied after earlier ones, so order holds. Where a unit can be cut is in pieces.py; when
+one transaction is, in splitting.py.
 
 Heartbeats are no part of a job: a batch carries their blocks beside it, and may hold nothing else.
 """
@@ -23,6 +24,7 @@ from replicat.model.plan import Plans
 from replicat.model.sourceplace import source_place
 from replicat.work.decode import Task, columns_of
 from replicat.work.decode import blocks as read_blocks
+from trails.format import COMPLETE
 from trails.fs import Fs
 from trails.plan import Planner, Unit
 from trails.position import Position, TrailName
@@ -32,6 +34,7 @@ from trails.walk import Walked, transactions
 
 # Decoding so many rows takes a Spark worker a sixth of a second; more workers for less would only spoil compaction.
 TASK_ROWS = 100_000
+_ANY_SIZE = 1 << 62  # a job's bytes are bounded already
 MOST_BEATS = 500
 
 
@@ -423,8 +426,12 @@ class Batcher:
             if run[0].header.is_ddl:
                 yield Job(ddl=run[0], head=head)
             else:
-                tasks = tuple(tuple(part) for part in _cut(run, TASK_ROWS, self._max_bytes))
-                yield Job(tasks, skip if number == 0 else 0, until if number == len(runs) - 1 else None, head=head)
+                yield Job(
+                    tuple(_tasks(run)),
+                    skip if number == 0 else 0,
+                    until if number == len(runs) - 1 else None,
+                    head=head,
+                )
             head = head_behind(run, head)
 
     def _runs(self, blocks: Iterable[Block]) -> Iterable[list[Block]]:
@@ -453,6 +460,40 @@ def _cut(blocks: Iterable[Block], max_rows: int, max_bytes: int) -> Iterable[lis
         chunk.append(block)
     if chunk:
         yield chunk
+
+
+def _tasks(run: Iterable[Block]) -> Iterable[tuple[Block, ...]]:
+    """A job's blocks as tasks of up to TASK_ROWS changes.
+
+    A transaction is cut only where it is larger than that by itself, and from its own begin on: what is refused of it
+    must not depend on what stands before it.
+    """
+    task: list[Block] = []
+    rows = 0
+    for unit in _units(run):
+        changes = sum(block.header.changes for block in unit)
+        if task and rows + changes > TASK_ROWS:
+            yield tuple(task)
+            task, rows = [], 0
+        if changes > TASK_ROWS:
+            yield from map(tuple, _cut(unit, TASK_ROWS, _ANY_SIZE))
+        else:
+            task += unit
+            rows += changes
+    if task:
+        yield tuple(task)
+
+
+def _units(run: Iterable[Block]) -> Iterable[list[Block]]:
+    """Blocks of one transaction, or one block of many."""
+    unit: list[Block] = []
+    for block in run:
+        unit.append(block)
+        if block.header.indicator in COMPLETE:
+            yield unit
+            unit = []
+    if unit:
+        yield unit
 
 
 def looker(fs: Fs, trail: TrailName, reader: BlockReader) -> Look:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from replicat.batches.jvm import Jvm, StopAskedError, within
 from replicat.maps.expressions.compiling import Sql
@@ -28,7 +28,7 @@ from replicat.work.evaluate import EvaluatedRows, EvaluationError, MappedJobs, w
 from replicat.work.net.part import Part, Unmapped
 from replicat.work.sparkparser import SparkSql
 from trails.errors import AnewError, GateError, OperatorError
-from trails.fs import Fs
+from trails.fs import NO_SPACE, Fs
 from trails.runtime.masking import mask
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class SparkEngine:
         self._closed = False
         _need_java()
         _empty(settings.scratch)
-        self._output = open(settings.log, "ab")  # noqa: SIM115  -- the JVM writes to it until close()
+        self._output = _output(settings.log)
         self._jobs = 0
         self._mapped: MappedJobs | None = None
         self._last: tuple[Plans | None, MappedJobs | None] = (None, None)
@@ -374,6 +374,16 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
 def on_command_line(options: dict[str, str]) -> list[tuple[str, str]]:
     """What the JVM is started with. Command lines are for all to see, so secrets follow when it runs."""
     return [(name, value) for name, value in options.items() if mask(f"{name}=x") == f"{name}=x"]
+
+
+def _output(path: str) -> IO[bytes]:
+    """What the JVM says, until close(); on a full disk nowhere."""
+    try:
+        return open(path, "ab")
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        return open(os.devnull, "ab")
 
 
 def _empty(folder: str) -> None:

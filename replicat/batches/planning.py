@@ -80,6 +80,7 @@ class Planning:
         self._kind = ""
         self._tell = tell
         self._told: set[tuple[str, str]] = set()
+        self._told_firing: set[str] = set()
         self._params = params
         self._target = target
         self._sql = sql
@@ -324,9 +325,17 @@ class Planning:
             raise table
         if table is None:
             raise missing_table(rule, source, place)
-        if table.fires and not self._allows_triggers:
-            raise startup.would_fire(rule, table, self._target.kind.without_triggers)
+        if table.fires:
+            self._accept(rule, table)
         return table
+
+    def _accept(self, rule: MapRule, table: TargetTable) -> None:
+        """What fires is refused, or told: it may have come since somebody accepted another."""
+        if not self._allows_triggers:
+            raise startup.would_fire(rule, table, self._target.kind.without_triggers)
+        if table.full_name not in self._told_firing:
+            self._told_firing.add(table.full_name)
+            self._tell(f"Target table {table.full_name} has {', '.join(table.fires)}: accepted by the parameter file.")
 
     @property
     def _allows_triggers(self) -> bool:

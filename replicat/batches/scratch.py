@@ -28,6 +28,7 @@ from trails.fs import identity_at
 
 MEMORY = "/dev/shm"
 MEMORY_NEEDED = 512 << 20
+DISK_NEEDED = 64 << 20
 LONGEST_FOLDER = 60
 TRIES, PAUSE = 100, 0.05
 
@@ -39,7 +40,7 @@ class Scratch:
         """`root` is the home, `dirtmp` its folder for temporary files. The group's lock is held: we are alone."""
         sweep()
         in_memory, on_disk = stems_of(root, dirtmp, group)
-        made = _made(in_memory) if _has_memory() else None
+        made = _made(in_memory) if _has_memory(dirtmp) else None
         if made is not None:
             shutil.rmtree(os.path.join(dirtmp, f"spark-{group}"), ignore_errors=True)
         if made is None and os.path.dirname(on_disk) != dirtmp:
@@ -129,5 +130,19 @@ def _prefix() -> str:
     return f"trailgate-{os.geteuid()}-"
 
 
-def _has_memory() -> bool:
-    return os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED
+def _has_memory(dirtmp: str) -> bool:
+    """Whether Spark's files lie better in memory: there is enough of it, or little of both and less on the disk.
+
+    Replicat must run on a full disk: what it has read can be purged.
+    """
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return False
+    memory, disk = _free(MEMORY), _free(dirtmp)
+    return memory >= MEMORY_NEEDED or disk < min(memory, DISK_NEEDED)
+
+
+def _free(folder: str) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except FileNotFoundError:  # whoever makes it there finds out
+        return DISK_NEEDED

@@ -279,7 +279,7 @@ class Replicat(GroupProcess):
         if self._away:
             return []
         if self._watch is None and self._fs.exists(self._trail.folder):
-            self._watch = FolderWatch(self._trail.folder)
+            self._watch = FolderWatch(self._trail.folder, self._note)
         return [self._watch.fileno()] if self._watch is not None else []
 
     def idle_seconds(self) -> float:

@@ -348,8 +348,10 @@ def test_triggers_for_replicated_rows_are_told_at_start(bench: Bench):
     bench.sql("ALTER TABLE kv_1 ENABLE REPLICA TRIGGER audit; ALTER TABLE kv ENABLE ALWAYS RULE keep")
     with pytest.raises(OperatorError, match=r"rep1\.prm:4: MAP: target table public\.kv has rule keep, trigger audit:"):
         bench.run()
-    bench.lines = ["ALLOWTARGETTRIGGERS"]
+    bench.lines, told = ["ALLOWTARGETTRIGGERS"], list[str]()
+    bench.options = lambda _target: {"tell": told.append}  # type: ignore[method-assign]
     bench.run()
+    assert "Target table public.kv has rule keep, trigger audit: accepted by the parameter file." in told
 
 
 def test_a_change_of_a_missing_row_names_that_row(bench: Bench):

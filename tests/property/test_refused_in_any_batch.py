@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replicat.apply.discardfile import whole_records
+from replicat.batches import batch
 from replicat.model.target import TargetTable
 from replicat.params import ReplicatParams
 from tests.support.list_target import ListTarget, shape
@@ -31,7 +33,8 @@ TARGETDB postgresql://x/y
 MAP s.kv, TARGET s.kv, MAPEXCEPTION (TARGET s.exc, COLMAP (USEDEFAULTS, why = lasterr.dberrnum, at = change.csn));
 MAP s.bag, TARGET s.bag;
 """
-CUTS = ("", "GROUPTRANSOPS 1", "GROUPTRANSOPS 2", "GROUPTRANSOPS 3", "GROUPTRANSOPS 5", "BATCHROWS 4")
+CUTS = ("", "GROUPTRANSOPS 1", "GROUPTRANSOPS 2", "GROUPTRANSOPS 3", "GROUPTRANSOPS 5", "BATCHROWS 4", "BATCHROWS 9")
+TASK_ROWS = 4  # as large as the largest transaction here
 RULES = "REPERROR (23514, EXCEPTION)\nREPERROR (DEFAULT2, DISCARD)\nREPERROR (DEFAULT, DISCARD)"
 WHOLE = "REPERROR (23514, TRANSDISCARD)\nREPERROR (DEFAULT, DISCARD)"
 
@@ -81,7 +84,7 @@ class Refusing(Lives):
     def __init__(self, made: list[list[Change]], params: ReplicatParams, *, unique: bool) -> None:
         def script(feed: TrailFeed) -> None:
             for changes in made:
-                feed.tx(*changes)
+                feed.tx(*changes, pieces=len(changes))
 
         sets = (frozenset({"id"}), *([frozenset({"v"})] if unique else []))
         shapes: list[TargetTable] = [
@@ -102,7 +105,8 @@ def ended(made: list[list[Change]], cut: str, rules: str, *, unique: bool) -> An
     """Target, exceptions rows, discard records."""
     params = ReplicatParams.from_statements(parse_text(TEXT.format(cut=cut, rules=rules), "p"))
     lives = Refusing(made, params, unique=unique)
-    lives()
+    with mock.patch.object(batch, "TASK_ROWS", TASK_ROWS):
+        lives()
     tables = dict(lives.store.tables)
     records = list(whole_records(lives.fs.open(DISCARDS))) if lives.fs.exists(DISCARDS) else []
     begins = (b"Operation failed", b"Discarding record on")

@@ -201,7 +201,7 @@ def test_watchdog(tmp_path: Path) -> None:
     """It says what to raise, or to make."""
     cells("`watchdog`")
     with pytest.raises(OperatorError, match="can't be watched"):
-        watch.FolderWatch(str(tmp_path / "none"))
+        watch.FolderWatch(str(tmp_path / "none"), print)
 
 
 def test_spark() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from typing import IO
 import pytest
 
 from demo.patience import PATIENCE
+from trails import watch
 from trails.errors import LockedError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
@@ -33,14 +36,31 @@ def test_a_trail_in_a_folder_that_does_not_exist_is_told(tmp_path):
 def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path):
     """Told as the operator's to mend, with the folder."""
     with pytest.raises(OperatorError, match="dirdat/sub can't be watched: No such file"):
-        FolderWatch(str(tmp_path / "dirdat" / "sub"))
+        FolderWatch(str(tmp_path / "dirdat" / "sub"), print)
+
+
+def test_where_too_many_are_watched_it_goes_on_without(tmp_path, monkeypatch):
+    """Others of the same user may have taken all of inotify for a while: a watch is only a hint."""
+    told = []
+
+    def start(_observer):
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    monkeypatch.setattr(watch.Observer, "start", start)
+    made = FolderWatch(str(tmp_path), told.append)
+    made.clear()
+    (tmp_path / "file").touch()
+    assert not select.select([made.fileno()], [], [], 0)[0]
+    made.close()
+    (said,) = told
+    assert "can't be watched: inotify instance limit reached. It is looked at once a second instead" in said
 
 
 _EVENT_AT_CLOSE = """
 import sys
 from trails.watch import FolderWatch
 
-watch = FolderWatch(sys.argv[1])
+watch = FolderWatch(sys.argv[1], print)
 (emitter,) = watch._observer.emitters
 emitter.on_thread_stop()
 emitter.queue_events(0)

@@ -188,6 +188,21 @@ def test_folder_goes_to_the_home_where_memory_is_short(memory: Path, monkeypatch
     made.release()
 
 
+@pytest.mark.parametrize(("of_memory", "on_disk", "there"), [(40, 39, True), (40, 40, False), (500, 64, False)])
+def test_on_a_full_disk_a_little_memory_is_better(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, of_memory: int, on_disk: int, there: bool
+) -> None:
+    """A container's /dev/shm has 64 MB; the Replicat that would make space on the disk must start all the same."""
+    monkeypatch.setattr(scratch, "MEMORY_NEEDED", 512 << 20)
+    (memory / "dirtmp").mkdir()
+    free = {str(memory): of_memory << 20, str(memory / "dirtmp"): on_disk << 20}
+    monkeypatch.setattr(scratch, "_free", free.__getitem__)
+    made = Scratch("/tmp/h", str(memory / "dirtmp"), "REP1")
+    assert made.in_memory == there or made.folder == str(memory / "dirtmp" / "spark-REP1")
+    assert (os.path.dirname(made.folder) == str(memory)) == there
+    made.release()
+
+
 def test_a_folder_stays_for_a_jvm_that_has_lost_its_replicat(memory: Path, tmp_path_factory, monkeypatch) -> None:
     """It is just starting, and will notice: without the folder it could not say where it listens, and would not end."""
     place = tmp_path_factory.mktemp("java")
