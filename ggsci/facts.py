@@ -209,7 +209,7 @@ class GroupFacts:
             "description": registration.desc, "source": registration.source, "source_trail": registration.trail,
             "added_us": registration.added_us, "started_us": self.started_us,
             "alter_no": registration.alter_no, "alter": registration.alter,
-            "checkpoint_table": registration.checkpoint_table, "group_key": registration.group_key,
+            "group_key": registration.group_key,
             "registered": asdict(registration.registered) if registration.registered else None,
             "trails": [trail.to_json() for trail in self.trails],
             "checkpoint_damage": self.damage,

@@ -282,7 +282,8 @@ def info_checkpointtable(session: OperatorSession, command: Parsed) -> Any:
 def delete_checkpointtable(session: OperatorSession, command: Parsed) -> None:
     """Drop it, after asking."""
     table, login = checkpoint_table(session, command), session.need_login("DELETE CHECKPOINTTABLE")
-    users = [reg.name for reg in registrations.all(session.home) if reg.checkpoint_table == table]
+    groups = [reg for reg in registrations.all(session.home) if reg.kind == "REPLICAT"]
+    users = [reg.name for reg in groups if table_in_use(session.home, reg) == table]
     whose = f" REPLICAT {', '.join(users)} would lose their place." if users else ""
     session.confirm(f"This drops {table}.{whose} Are you sure", command)
     admin.ask("replicat", "delete_checkpointtable", url=login.url, table=table)

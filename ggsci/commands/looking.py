@@ -45,11 +45,17 @@ def info(session: OperatorSession, command: Parsed) -> Any:
             session.say_lines(view.detail(group, _files(home, group), home.root))
             found.append(_slot(session, group))
         if command.has("SHOWCH"):
-            table = table_in_use(home, group.registration) if group.program == "REPLICAT" else ""
-            session.say_lines(view.showch(group, saves, table))
+            session.say_lines(view.showch(group, saves, _checkpoint_table(home, group)))
     session.say("")
     found = found or [{} for _ in groups]
-    return [{**group.to_json(saves), **more} for group, more in zip(groups, found, strict=True)]
+    return [
+        {**group.to_json(saves), "checkpoint_table": _checkpoint_table(home, group), **more}
+        for group, more in zip(groups, found, strict=True)
+    ]
+
+
+def _checkpoint_table(home: Home, group: GroupFacts) -> str:
+    return table_in_use(home, group.registration) if group.program == "REPLICAT" else ""
 
 
 def _slot(session: OperatorSession, group: GroupFacts) -> dict[str, Any]:
@@ -70,7 +76,7 @@ def _files(home: Home, group: GroupFacts) -> list[tuple[str, str]]:
         ("Parameter file", home.prm(group.name)),
         ("Checkpoint file", home.checkpoint(group.name, group.program)),
     ]
-    if table := group.program == "REPLICAT" and table_in_use(home, group.registration):
+    if table := _checkpoint_table(home, group):
         files.append(("Checkpoint table", table))
     files.append(("Process file", status if os.path.exists(status) else ""))
     return [*files, ("Error log", home.ggserr)]

@@ -55,6 +55,11 @@ def _check(session: OperatorSession, group: Registration, path: str, type_: str)
             f"EXTRACT {group.name} reads a database's log and writes a local trail",
             hint=f"ADD EXTTRAIL {path}, EXTRACT {group.name}; a pump then sends it on",
         )
+    if type_ == "EXTTRAIL" and group.source == "TRAIL":
+        raise CommandError(
+            f"EXTRACT {group.name} reads a trail: it sends it on, also to this host",
+            hint=f"ADD RMTTRAIL {path}, EXTRACT {group.name}, and RMTHOST localhost in its file",
+        )
     for other in registrations.all(home):
         for known in other.trails:
             # Two pumps may well name their remote trails alike: they can lie on two hosts.

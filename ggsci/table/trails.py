@@ -7,10 +7,13 @@ from ggsci.table.row import TRAILS, row
 
 ROWS = tuple(
     each
-    for kind, where, path in (("EXTTRAIL", "this host", "./dirdat/lt"), ("RMTTRAIL", "the target host", "./dirdat/rt"))
+    for kind, where, who, path in (
+        ("EXTTRAIL", "this host", "an Extract", "./dirdat/lt"),
+        ("RMTTRAIL", "the host of RMTHOST", "a pump", "./dirdat/rt"),
+    )
     for each in (
         row(TRAILS, f"ADD {kind}", "trailfiles:add", Takes.TRAIL,
-             f"Register a trail on {where} that an Extract or pump writes.",
+             f"Register a trail on {where} that {who} writes.",
              f"ADD {kind} {path}, EXTRACT ext1, MEGABYTES 100",
              Option("EXTRACT", Takes.GROUP, needed=True), Option("MEGABYTES", Takes.NUMBER),
              notes="The path is the one in the parameter file; its last part is two characters. "

@@ -104,7 +104,7 @@ def _expect_first_file(reg: Registration, fs: Fs, trail: TrailName) -> None:
         raise OperatorError(
             f"the trail begins with {trail.path(first)}, a file begun after {reg.name} was added: those before it are "
             "gone, and were never applied",
-            hint=f"Put them back, or ALTER REPLICAT {reg.name}, EXTSEQNO {first} (docs/recovery.md#purged-place)",
+            hint="Put them back; else see docs/recovery.md#purged-place",
         )
 
 

@@ -18,6 +18,7 @@ import pytest
 from demo.patience import wait_for
 from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
+from tests.support import recovering
 from tests.support.pipelines import folder
 from tests.support.recovering import Reader
 
@@ -198,12 +199,18 @@ def test_a_truncated_local_file(broken: Broken) -> None:
 
 
 def test_a_purged_place_of_the_replicat(broken: Broken) -> None:
-    """Neither trail has it any more: the Replicat goes on behind, and the copy brings what is gone."""
+    """Neither trail has it any more, as the page finds out: pump and Replicat go on behind, and the copy brings it."""
     broken.target("STOP REPLICAT REP1")
     broken.roll("EXT1", "PMP1")
     for path in (*broken.files_of("rt")[:-1], *broken.files_of("lt")[:-1]):
         path.unlink()
     assert "docs/recovery.md#missing-trail-file" in broken.replicat_abends()
+    broken.files = "dirdat/" + broken.files_of("rt")[-1].name
+    broken.reader.do("missing-trail-file", "**A file of the remote", blocks=3)
+    assert "START EXTRACT PMP1" in recovering.steps("missing-trail-file", "**A file of the remote")[3].text
+    broken.pipeline.source.look("START EXTRACT PMP1")
+    assert "dirdat/lt" in broken.abends("PMP1")
+    broken.reader.do("purged-place", "**The pump", blocks=1)
     broken.reader.do("purged-place", "**The Replicat")
     broken.ends_equal()
 

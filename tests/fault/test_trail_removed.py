@@ -178,10 +178,10 @@ def test_nothing_is_acknowledged_of_a_file_without_its_name(real, take, says) ->
     take(Path(trail.path(0)))
     write_tx(writer, SCRIPT[1])
     writer.sync_soon()
-    with pytest.raises(OperatorError, match=f"lt000000000 was .*{says}"):
+    with pytest.raises(GateError, match=f"lt000000000 was .*{says}"):
         writer.sync_done(wait=True)
     assert writer.durable == before
-    with pytest.raises(OperatorError):  # dead for good
+    with pytest.raises(GateError):  # dead for good
         writer.append_place(Position(0, 9))
     writer.abandon()
 
@@ -195,7 +195,7 @@ def test_an_idle_writer_notices_too(real) -> None:
     folder.symlink_to("one")
     writer.look()
     Path(trail.path(0)).unlink()
-    with pytest.raises(OperatorError, match="lt000000000 was removed"):
+    with pytest.raises(GateError, match="lt000000000 was removed"):
         writer.look()
     writer.abandon()
     assert opened(fs, trail).seqno == 1
@@ -209,7 +209,7 @@ def test_a_writer_that_is_stopped_notices_too(real) -> None:
     writer.sync()
     stood = Path(trail.path(0)).read_bytes()
     Path(trail.path(0)).unlink()
-    with pytest.raises(OperatorError, match=r"lt000000000 was removed.*written anew"):
+    with pytest.raises(GateError, match=r"lt000000000 was removed.*written anew"):
         writer.close()
     assert Path(trail.path(0)).read_bytes() == stood
     assert opened(fs, trail).lost is None
@@ -346,7 +346,7 @@ def test_a_reader_goes_on_in_the_file_that_was_put_back(monkeypatch) -> None:
     while reader.read() is not None:
         seen += 1
     fs.take_away(newest(fs))
-    with pytest.raises(OperatorError, match="written anew"):
+    with pytest.raises(GateError, match="written anew"):
         writer.look()
     writer.abandon()
     again = open_writer(fs)

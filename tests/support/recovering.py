@@ -75,9 +75,9 @@ class Reader:
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def do(self, section: str, begin: str = "") -> None:
-        """All of a section, or of one case of it."""
-        for step in steps(section, begin):
+    def do(self, section: str, begin: str = "", blocks: int | None = None) -> None:
+        """All of a section, or of one case of it; or only so many of its blocks."""
+        for step in steps(section, begin)[:blocks]:
             if step.goto:
                 self.do(step.goto, step.begin)
             else:

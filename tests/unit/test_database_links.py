@@ -59,6 +59,8 @@ def test_a_link_to_postgresql_is_vouched_for_by_sslmode(unverified, monkeypatch)
     for url in (REMOTE, f"{REMOTE}?sslmode=require", "postgresql://u@localhost,db.example/shop"):
         assert "db.example is not verified" in unverified(url)
         assert "sslmode=verify-full&sslrootcert=" in unverified(url)
+    assert "on 10.1.2.3 is not" in unverified("postgresql://localhost/shop?hostaddr=10.1.2.3")
+    assert "on service prod is not" in unverified("postgresql:///?service=prod")
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     assert unverified(REMOTE) == ""
 

@@ -129,7 +129,8 @@ def test_add_registers_groups_and_trails(groups):
         ("ADD EXTRACT e2, TRANLOG, BEGIN 2026-01-01", "Use BEGIN NOW"),
         ("ADD EXTRACT p2, EXTTRAILSOURCE ./dirdat/long", "two-character prefix"),
         ("ADD EXTRACT p2, EXTTRAILSOURCE ./dirdat/lt, LSN 0/1", "for an Extract on a database's log"),
-        ("ADD EXTTRAIL ./dirdat/lt, EXTRACT pmp1", "a trail has one writer"),
+        ("ADD EXTTRAIL ./dirdat/lt, EXTRACT ext1", "a trail has one writer"),
+        ("ADD EXTTRAIL ./dirdat/lx, EXTRACT pmp1", "ADD RMTTRAIL ./dirdat/lx, EXTRACT PMP1, and RMTHOST localhost"),
         ("ADD RMTTRAIL ./dirdat/rt, EXTRACT ext1", "writes a local trail"),
         ("ADD EXTTRAIL ./dirdat/lx, EXTRACT nope", "group NOPE does not exist"),
         ("ADD EXTTRAIL ./dirdat/lx, EXTRACT rep1", "EXTRACT REP1 does not exist; there is a REPLICAT"),
@@ -549,6 +550,17 @@ def test_trandata_and_checkpoint_tables_are_asked_for(groups, asked):
         ("add_checkpointtable", 'gg."Ckpt"'),
         ("delete_checkpointtable", "gg.ckpt"),
     ]
+
+
+def test_a_checkpoint_table_is_that_of_the_parameter_file(groups, asked, monkeypatch):
+    """Which Replicat obeys first: as JSON, and where it is asked whose place would be lost."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nn\n"))
+    session = OperatorSession(groups.root, may_ask=True)
+    good(groups, "DBLOGIN TARGETDB postgresql://gg@host/copy", session)
+    write(groups, "rep1", "REPLICAT rep1\nTARGETDB postgresql://h/c\nCHECKPOINTTABLE b.new\nMAP s.*, TARGET s.*;\n")
+    assert as_json(groups, "INFO REPLICAT rep1")[0]["checkpoint_table"] == "b.new"
+    for table, whose in (("b.new", " REPLICAT REP1 would lose their place."), ("gg.ckpt", "")):
+        assert f"This drops {table}.{whose} Are you sure" in bad(groups, f"DELETE CHECKPOINTTABLE {table}", session)
 
 
 def test_CW_18_delete_replicat_with_a_login_removes_the_row(groups, asked):

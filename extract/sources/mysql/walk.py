@@ -77,7 +77,10 @@ class Walker:
                 if walked.before is None and not more and not stream.ended:
                     _await(stream)
             if walked.before is None:
-                raise OperatorError(f"binary log {file}: its begin does not say which transactions stand before it")
+                raise OperatorError(
+                    f"binary log {file}: its begin does not say which transactions stand before it",
+                    hint="Name a place in a later file",
+                )
             return walked.begun_us, walked.first
         finally:
             stream.close()

@@ -60,7 +60,9 @@ def unregister(conn: sqlite3.Connection, request: Request) -> Reply:
     """Take the queue and all triggers away: nobody would read what they write."""
     made = queue.installed(conn)
     if made is not None and made.reader not in ("", request["made"]["queue"]):
-        raise OperatorError(f"the queue of {_path(conn)} is read by {made.reader}, not by this group")
+        raise OperatorError(
+            f"the queue of {_path(conn)} is read by {made.reader}, not by this group", hint="UNREGISTER that group"
+        )
     queue.uninstall(conn)
     return {}
 

@@ -224,7 +224,10 @@ class MysqlDatabase(ConvertingDatabase):
         """The first warning, as the error that it would have been outside LOAD DATA LOCAL."""
         found = self.ask("SHOW WARNINGS LIMIT 1")
         if not found:
-            return OperatorError(f"{codec.table}: the target took {taken} of {wanted} rows, and does not say why")
+            return OperatorError(
+                f"{codec.table}: the target took {taken} of {wanted} rows, and does not say why",
+                hint="Look for triggers of that table, and into the server's error log",
+            )
         _, number, text = found[0]
         at = _AT_ROW.search(text)
         row = f" (row {self._key_of(codec, rows, int(at[1]) - 1)})" if at else ""

@@ -141,6 +141,11 @@ class _ConditionParser:
         return self._words.pop(0)
 
     def _refused(self, word: Word, expected: str) -> Exception:
+        if isinstance(word, str) and not isinstance(word, Literal) and word.startswith("@"):
+            return self._statement.wrong(
+                f"{self._keyword}: TABLE computes no function such as {word[:40]}, it compares a column with a "
+                "constant. Put functions into a MAP of a Replicat"
+            )
         shown = "(...)" if isinstance(word, Group) else repr(str(word)[:40])
         return self._statement.wrong(
             f"{self._keyword}: expected {expected}, found {shown}. TABLE takes {TAKEN}; a Replicat's MAP takes more"

@@ -56,7 +56,10 @@ def unverified_options(options: Iterable[Any], mend: str) -> str:
     said = {option.keyword: option.val.decode() for option in options if option.val is not None}
     if said.get(b"sslmode") in ("verify-ca", "verify-full"):
         return ""
-    return unverified((said.get(b"host") or said.get(b"hostaddr") or "").split(","), mend)
+    # Where an address is given, a host is only a name for it; and a service's file may give either.
+    hosts = (said.get(b"hostaddr") or said.get(b"host") or "").split(",")
+    service = said.get(b"service")
+    return unverified([*hosts, *([f"service {service}"] if service else [])], mend)
 
 
 def _line_of(mistake: str) -> int:

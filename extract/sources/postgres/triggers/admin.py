@@ -49,7 +49,9 @@ def unregister(session: Session, request: Request) -> Reply:
     """Take the queue and all triggers away: nobody would read what they write."""
     made = install.installed(session, admin=True)
     if made is not None and made.reader not in ("", request["made"]["queue"]):
-        raise OperatorError(f"the queue of this database is read by {made.reader}, not by this group")
+        raise OperatorError(
+            f"the queue of this database is read by {made.reader}, not by this group", hint="UNREGISTER that group"
+        )
     install.uninstall(session)
     return {}
 
