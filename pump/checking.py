@@ -6,6 +6,7 @@ from pump.params import PumpParams
 from trails.errors import GateError, OperatorError, UntrustedError
 from trails.link import tls
 from trails.position import TrailName
+from trails.reader import tables_told
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration
@@ -41,7 +42,9 @@ def check(params: PumpParams, reg: Registration | None, home: Home, found: Findi
 
 def _check_trails(params: PumpParams, reg: Registration, home: Home, found: Findings) -> None:
     source = TrailName.parse(reg.trail, home.root)
-    if not source.seqnos(home.fs.listdir(source.folder) if home.fs.exists(source.folder) else []):
+    if files := source.seqnos(home.fs.listdir(source.folder) if home.fs.exists(source.folder) else []):
+        _check_tables(params, source, files[-1], home, found)
+    else:
         found.notes.append(f"Trail {reg.trail} has no file yet: the pump waits until its Extract has written one")
     known = [trail.path for trail in reg.trails if trail.type == "RMTTRAIL"]
     if TrailName.parse(params.trail) not in map(TrailName.parse, known):
@@ -49,6 +52,19 @@ def _check_trails(params: PumpParams, reg: Registration, home: Home, found: Find
             f"RMTTRAIL {params.trail} is not registered for {params.group} (known: {', '.join(known) or 'none'}). "
             f"ADD RMTTRAIL {params.trail}, EXTRACT {params.group}"
         )
+
+
+def _check_tables(params: PumpParams, source: TrailName, newest: int, home: Home, found: Findings) -> None:
+    try:
+        told = tables_told(home.fs, source, newest)
+    except OperatorError as error:
+        found.add(error)
+        return
+    found.notes += [
+        f"{clause.rule.where}: TABLE {clause.pattern} names no table that {source.path(newest)} tells of so far"
+        for clause in params.tables.clauses
+        if told and not any(clause.pattern.matches(table.schema, table.name) for table in told)
+    ]
 
 
 def _reach(params: PumpParams, home: Home, found: Findings) -> None:

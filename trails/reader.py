@@ -365,6 +365,18 @@ def time_before(fs: Fs, trail: TrailName, position: Position, most_blocks: int |
     return None
 
 
+def tables_told(fs: Fs, trail: TrailName, seqno: int, blocks: int = 1000) -> list[TableDef]:
+    """The definitions in the first blocks of a file, which begins with those of all tables before it."""
+    reader = BlockReader(fs, trail, Position(seqno, 0))
+    try:
+        for _ in range(blocks):
+            if reader.read(payload=False) is None:
+                break
+        return list(reader.definitions.values())
+    finally:
+        reader.close()
+
+
 def last_header(fs: Fs, trail: TrailName) -> FileHeader | None:
     """Header of the newest file, without taking the writer's lock; None if the trail has no file."""
     seqnos = trail.seqnos(fs.listdir(trail.folder))

@@ -175,6 +175,8 @@ class Planning:
             found += self.faults_of_maps(behind)
         if found:
             raise MapErrors(found)
+        for text in startup.unmatched(self._params.maps, fs, trail, begin, trail_id, known):
+            self._tell(f"{text}.")
 
     def _check_names(self, fs: Fs, trail: TrailName, definitions: Sequence[TableDef]) -> None:
         """Names that no table has are told before Spark is started for the rest of an expression."""

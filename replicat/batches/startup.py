@@ -392,6 +392,28 @@ def definitions_behind(
     return list(found.values())[before:]
 
 
+def unmatched(
+    maps: Iterable[MapRule],
+    fs: Fs,
+    trail: TrailName,
+    position: Position | None,
+    trail_id: bytes,
+    known: list[TableDef],
+) -> list[str]:
+    """The MAPs that name no table of which the trail tells, as far as a short look goes; if it tells of any."""
+    missing = [rule for rule in maps if not _names_any(rule, known)]
+    behind = definitions_behind(fs, trail, position, trail_id, known) if missing else []
+    return [
+        f"{rule.where}: MAP {rule.source} names no table that the trail tells of so far"
+        for rule in missing
+        if (known or behind) and not _names_any(rule, behind)
+    ]
+
+
+def _names_any(rule: MapRule, definitions: Iterable[TableDef]) -> bool:
+    return any(rule.source.matches(definition.schema, definition.name) for definition in definitions)
+
+
 def failing_plan(definition: TableDef, error: str, place: tuple[str, str] | None = None) -> TablePlan:
     """A plan that tells `error` at the first row. `place`: of the target table, where a MAP says which."""
     place = place or (definition.schema, definition.name)

@@ -164,6 +164,7 @@ def _definitions(
     definitions = startup.definitions_at(fs, trail, begin, trail_id)
     if params.ddl is None:  # else a table may be made by then
         definitions += startup.definitions_behind(fs, trail, begin, trail_id, definitions)
+    found.notes += startup.unmatched(params.maps, fs, trail, begin, trail_id, definitions)
     if not definitions:
         found.notes.append(f"The source's columns were not checked: trail {reg.trail} tells of no table yet")
     return definitions

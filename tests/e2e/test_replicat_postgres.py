@@ -354,6 +354,21 @@ def test_triggers_for_replicated_rows_are_told_at_start(bench: Bench):
     assert "Target table public.kv has rule keep, trigger audit: accepted by the parameter file." in told
 
 
+def test_a_map_that_names_nothing_of_the_trail_is_told(bench: Bench):
+    """A misspelt MAP would apply nothing, and look well: in the report, and by CHECK PARAMS."""
+    told = list[str]()
+    bench.options = lambda _target: {"tell": told.append}  # type: ignore[method-assign]
+    bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, b text)")
+    bench.maps = "MAP src.*, TARGET public.*;\nMAP scr.*, TARGET public.*;"
+    bench.run()
+    assert not [line for line in told if "names no table" in line]
+    bench.feed.tx((I, KV, ["1", "x", "y"]))
+    bench.run()
+    assert [line for line in told if "names no table" in line] == [
+        "rep1.prm:4: MAP scr.* names no table that the trail tells of so far."
+    ]
+
+
 def test_a_change_of_a_missing_row_names_that_row(bench: Bench):
     """Of an update that gives its row another key, the key that is looked for."""
     bench.sql("CREATE TABLE kv (id int PRIMARY KEY, a text, b text)")

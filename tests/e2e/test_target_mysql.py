@@ -258,6 +258,21 @@ def test_the_widest_rows_of_a_table_without_a_key(direct: Direct, kind: str):
     assert sorted(direct.sql("SELECT n, length(v) > 8000 FROM bag")) == [("1", "1"), ("2", None), ("3", "1")]
 
 
+def test_a_user_who_may_do_anything_is_warned_of(direct: Direct, server: Mysqld):
+    """One with rights on the target's schema alone is not."""
+    database = direct.url.rpartition("/")[2]
+    server.sql("CREATE USER few@'127.0.0.1' IDENTIFIED BY 'x'")
+    server.sql(f"GRANT ALL PRIVILEGES ON {database}.* TO few@'127.0.0.1'")
+    few = Direct("mysql", f"mysql://few:x@127.0.0.1:{server.port}/{database}", database, server)
+    try:
+        (said,) = direct.target.cautions()
+        assert "TARGETDB's user root@" in said and "on the whole server" in said
+        assert few.open().cautions() == []
+    finally:
+        few.close()
+        server.sql("DROP USER few@'127.0.0.1'")
+
+
 def test_a_table_that_a_staging_table_would_hide(direct: Direct):
     """Staging tables are temporary tables in the target's database."""
     direct.sql("CREATE TABLE tg_r0 (id bigint PRIMARY KEY)")

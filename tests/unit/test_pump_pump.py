@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +12,23 @@ import pytest
 
 from demo.patience import wait_for
 from pump import pin
+from pump.checking import check_group
 from pump.job import PumpJob
 from pump.params import PumpParams, RemoteHost
 from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
-from tests.support.homes import make_home
+from tests.support.homes import make_home, write
 from tests.support.link import Source
 from trails.errors import DamageError, MismatchError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
+from trails.record import Column, TableDef
 from trails.runtime.clock import RealClock
-from trails.runtime.home import pinned
+from trails.runtime.home import pinned, registration
+from trails.runtime.home.registration import Registration
 from trails.runtime.report.report import Log
 from trails.testing import After, FaultFs
+from trails.writer import TrailWriter, WriterIdentity
 
 
 def test_a_collector_that_dies_before_we_look_is_a_lost_link(tmp_path):
@@ -110,6 +115,23 @@ def test_a_crash_leaves_a_pin_whole():
     place = "127.0.0.1:1 ./dirdat/rt"
     assert found == {pinned.Pin(place, A, 4), pinned.Pin(place, B, 5)}
     assert pinned.read(fs.left(After.POWER), job.pinned) == pinned.Pin(place, B, 5)
+
+
+def test_a_table_that_the_trail_does_not_have_is_told(tmp_path):
+    """A misspelt TABLE would send nothing, and look well."""
+    home = make_home(tmp_path / "home")
+    registration.save(home, Registration("PMP1", "EXTRACT", "TRAIL", "./dirdat/lt"))
+    text = "EXTRACT pmp1\nRMTHOST 127.0.0.1, MGRPORT 1, NOTLS\nRMTTRAIL ./dirdat/rt\nTABLE shpo.*;\nTABLE shop.*;\n"
+    write(home, "pmp1", text)
+    trail, who = TrailName.parse("./dirdat/lt", home.root), WriterIdentity(home.id, "EXT1", "h", {})
+    with closing(TrailWriter.open(home.fs, trail, who, restart_open=True)) as writer:
+        assert "names no table" not in "".join(check_group(home, "PMP1").notes)
+        writer.define([TableDef("shop", "t", (Column("id", "int8", "bigint", key=True),))])
+        writer.append_place(writer.last.origin, 1)
+        writer.sync()
+    notes = [note for note in check_group(home, "PMP1").notes if "names no table" in note]
+    assert [note.partition(":")[2].partition(" that")[0] for note in notes] == ["4: TABLE shpo.* names no table"]
+    assert str(trail.path(0)) in notes[0]
 
 
 def test_the_phases_of_a_link_hold_together():

@@ -16,6 +16,7 @@ from trails.record import TableId
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 _GRANT = re.compile(r"GRANT (.+?) ON (\S+) TO ")
+_EVERYTHING = re.compile(r"\b(SUPER|ALL PRIVILEGES)\b")
 
 _STAGE = re.compile(r"tg_[a-z]\d+\Z", re.IGNORECASE)
 """What staging tables are called (replicat/targets/sql/staged_sql.py)."""
@@ -86,6 +87,15 @@ def _blind_to_triggers(query: Query, schema: str) -> list[tuple[Any, ...]]:
         if scope == "*" or re.fullmatch(pattern, schema, re.IGNORECASE):
             return []
     return [(f"(if there is any: this user is shown none without GRANT TRIGGER ON {schema}.*)",)]
+
+
+def may_do_anything(query: Query) -> bool:
+    """Whether this user has the whole server."""
+    for grant, *_ in query("SHOW GRANTS", ()):
+        found = _GRANT.match(grant)
+        if found and found[2].replace('"', "").replace("`", "") == "*.*" and _EVERYTHING.search(found[1]):
+            return True
+    return False
 
 
 def _table(place: TableId, table: _Rows, columns: _Rows, indexes: _Rows, triggers: _Rows) -> TargetTable:

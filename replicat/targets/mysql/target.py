@@ -18,7 +18,7 @@ import pymysql
 from replicat.model.target import Blob, Layout, Match, RefusedError, TargetTable
 from replicat.targets.contract import Kind, TargetSettings
 from replicat.targets.mysql.link import MysqlUrl, as_ours, connect, number_of, query, refusal, without_values
-from replicat.targets.mysql.shapes import AUTO, NOT_NULL, check_engine, tables_of
+from replicat.targets.mysql.shapes import AUTO, NOT_NULL, check_engine, may_do_anything, tables_of
 from replicat.targets.mysql.sql import MysqlSql
 from replicat.targets.mysql.types import mysql_type
 from replicat.targets.sql.codec import Codec
@@ -37,6 +37,10 @@ LOG_SECONDS = 60
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 """The server's own databases."""
 _DENIED = frozenset({1044, 1045, 1142, 1227})
+_SUPERUSER = (
+    "Warning: TARGETDB's user {user} has SUPER or all privileges on the whole server. What stands in target tables "
+    "(triggers, checks) runs as this user: give Replicat a user of its own (docs/security.md)"
+)
 _AT_ROW = re.compile(r"at row (\d+)")
 
 
@@ -271,6 +275,9 @@ class MysqlDatabase(ConvertingDatabase):
 
     def types(self) -> frozenset[str]:
         return frozenset(name.lower() for (name,) in self.ask(_TYPES))
+
+    def cautions(self) -> list[str]:
+        return [_SUPERUSER.format(user=self.ask("SELECT current_user()")[0][0])] if may_do_anything(self.ask) else []
 
     def refused_ddl(self, statement: str, error: Exception) -> RefusedError:
         assert isinstance(error, pymysql.MySQLError)
