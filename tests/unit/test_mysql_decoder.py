@@ -6,6 +6,8 @@ import struct
 from itertools import accumulate
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extract.sources.mysql import events as ev
 from extract.sources.mysql import gtid
@@ -34,6 +36,7 @@ from tests.support.binlog_streams import (
     rotate,
     whole,
 )
+from tests.support.hostile import hostile
 from trails.errors import OperatorError
 from trails.position import Position
 
@@ -366,6 +369,28 @@ def test_without_checksums_damage_is_an_error_or_a_change_of_values(recording):
             assert not said or ", position " in said or said.startswith("the binary log")
             errors += bool(said)
     assert errors > 500
+
+
+@BOTH
+@hostile(60)
+@given(st.data())
+def test_any_bytes_of_an_event_are_an_error_or_other_values(recording, data):
+    """Several at once, with lengths and counts among them, and a piece that is missing or there twice."""
+    file = WHOLE[3] if recording is MARIADB else WHOLE[0]
+    events = [bare(each) for each in recording.events(file) if names(each) != ev.FORMAT_DESCRIPTION]
+    i = data.draw(st.integers(1, len(events) - 1))
+    broken = bytearray(events[i])
+    for _ in range(data.draw(st.integers(1, 6))):
+        broken[data.draw(st.integers(13, len(broken) - 1))] = data.draw(
+            st.sampled_from((0, 1, 2, 127, 128, 251, 254, 255))
+        )
+    begin, size = data.draw(st.integers(19, len(broken))), data.draw(st.integers(0, 40))
+    piece = bytes(broken[begin : begin + size])
+    broken[begin : begin + size] = data.draw(st.sampled_from((piece, b"", piece * 2)))
+    struct.pack_into("<I", broken, 9, len(broken))
+    near = range(max(1, i - 4), min(len(events), i + 2))
+    one = decoder(recording.flavour, Loose(), checksums=False)
+    error_of(one, [bare(rotate(file)), *(bytes(broken) if k == i else events[k] for k in near)])
 
 
 def error_of(one, stream: list[bytes]) -> str:
