@@ -106,7 +106,6 @@ def test_the_walks_of_the_readme_show_what_they_say(
     run(shell, "umask 022")
     for step, expected in steps(title):
         commands = step.replace(f"/tmp/{folder}", str(place)).replace(". .venv/bin/activate\n", "")
-        commands = commands.replace('"WAIT REPLICAT rep1"', '"WAIT REPLICAT rep1, SECONDS 300"')  # Spark starts in it
         commands = re.sub(r"\b178(09|1\d|2\d)\b", lambda found: str(ports[int(found[1]) - 9]), commands)
         said = STILL.sub("", SLOW.sub(r"\1 is running", run(shell, commands).replace(str(place), f"/tmp/{folder}")))
         assert re.match(pattern(expected), said, re.DOTALL) or not expected, f"{commands}\n{expected}\n{said}"

@@ -365,7 +365,7 @@ def test_a_map_that_names_nothing_of_the_trail_is_told(bench: Bench):
     bench.feed.tx((I, KV, ["1", "x", "y"]))
     bench.run()
     assert [line for line in told if "names no table" in line] == [
-        "rep1.prm:4: MAP scr.* names no table that the trail tells of so far."
+        "rep1.prm:5: MAP scr.* names no table that the trail tells of so far."
     ]
 
 
