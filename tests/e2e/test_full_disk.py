@@ -28,7 +28,6 @@ from trails.runtime.home.status import manager_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
-REPO = Path(__file__).resolve().parents[2]
 MEGABYTES = 12
 PUMP = "EXTRACT {name}\nRMTHOST 127.0.0.1, MGRPORT {port}, NOTLS\nRMTTRAIL ./dirdat/rt\nPASSTHRU\nCHECKPOINTSECS 1\n"
 AUTOMATIC = "AUTORESTART ER *, RETRIES 3, WAITSECONDS 0\nPURGEOLDEXTRACTS ./dirdat/*, FREQUENCYSECONDS 1\n"
@@ -189,8 +188,9 @@ def test_on_a_disk_that_was_enlarged_readers_start_before_writers(
     assert -1 < said.find("REPLICAT REP1 started") < said.find("Waiting for a pump on port")
 
 
+@pytest.mark.spark
 def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path) -> None:
-    """It starts, applies all, saves its checkpoint over the old one, and so lets its trail be purged; then it stops."""
+    """Spark starts, all is applied, the checkpoint is saved over the old one, so the trail can be purged; it stops."""
     home = make_home(small / "home")
     rows = with_replicat(home, tmp_path / "target.db")
     trail = TrailName.parse("./dirdat/rt", home.root)
@@ -201,9 +201,7 @@ def test_a_replicat_works_where_not_one_byte_is_left(tmp_path: Path, small: Path
     newest = max(trail.seqnos(os.listdir(trail.folder)))
     fill(small)
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "tests.support.sparkless", "--home", home.root, "rep1"],
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(REPO)},
+        [sys.executable, "-P", "-m", "replicat", "--home", home.root, "rep1"], stderr=subprocess.PIPE
     ) as replicat:
         try:
             wait_for(lambda: needed(home, "rep1") == newest or replicat.poll() is not None, "the trail to be read")
