@@ -94,13 +94,23 @@ class Dialect:
         """A new table."""
         keys = {name: len(key) for name in key}
         parts = [self.new_column(script, column, keys.get(column.name, 0)) for column in columns]
+        if not parts and self.stand_in:
+            parts.append(self._stand_in(script))
         if key:
             parts.append(f"PRIMARY KEY ({self.names(key)})")
         script.statements.append(f"CREATE TABLE {self.dotted(place)} ({', '.join(parts)}){self.table_options}")
 
     table_options = ""
-    bare_tables = False
-    """A table may have no columns."""
+    stand_in = "tg_no_columns"
+    """The column that a table without columns has here, so that its rows are kept; empty where it needs none."""
+
+    def _stand_in(self, script: Script) -> str:
+        script.notes.append(f"a table must have a column here: {self.stand_in} stays until the source's has one")
+        return f"{self.ident(self.stand_in)} INTEGER"
+
+    def add_stand_in(self, script: Script, place: TableId) -> None:
+        """For a table that is about to lose its last column."""
+        script.statements.append(f"ALTER TABLE {self.dotted(place)} ADD COLUMN {self._stand_in(script)}")
 
     def new_column(self, script: Script, column: Definition, keys: int) -> str:
         """A column of a new table."""

@@ -12,7 +12,7 @@ not carry (columns that COLMAP or COLS govern, a history's NOT NULL and keys) is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replicat.ddl.definition import CannotError, Definition, checked_name
@@ -117,8 +117,6 @@ class _Carrier:
         if self._change.flags & (DDL_ROWS | DDL_MOVED):
             raise CannotError("the table held rows already, which are not in the trail")
         kept = shape.keeping(lambda name: is_named(rule, name))
-        if not kept.columns and not self._sql.bare_tables:
-            return Carry(_name(place), notes=("a table without columns can't be made here: its first column makes it",))
         history = rule.toggles.insert_all
         key = () if history else _key(rule, kept)
         columns = [replace(c, not_null=False) for c in kept.columns] if history else kept.columns
@@ -167,8 +165,6 @@ class _Carrier:
     def _alter(self, old: MappedTable, new: MappedTable, before: TableShape, after: TableShape) -> Carry:
         script = Script()
         place, present = self._renamed(script, old.place, new.place)
-        if present is None and not before.keeping(lambda name: is_named(old.rule, name)).columns:
-            return self._create(new, after)
         if present is None:
             raise CannotError(f"target table {_name(old.place)} does not exist")
         self._columns(script, new.rule, place, present, _both_kept(old.rule, new.rule, before, after))
@@ -197,12 +193,17 @@ class _Carrier:
         have = _Names(present)
         self._refuse_flags(before, after, have)
         history = rule.toggles.insert_all
-        for column in (before[n] for n in before.keys() - after.keys()):
+        gone = [before[n] for n in before.keys() - after.keys()]
+        if not history and have.all_in(column.name for column in gone) and self._sql.stand_in:
+            self._sql.add_stand_in(script, place)
+            have.add(self._sql.stand_in, "integer")
+        for column in gone:
             self._drop_column(script, rule, place, have, column)
         both = sorted(before.keys() & after.keys())
         self._rename_columns(script, place, have, [(before[n], after[n]) for n in both])
         for number in sorted(after.keys() - before.keys()):
             self._add_column(script, place, have, after[number], history)
+        self._drop_stand_in(script, place, have, after)
         key = shapes[1].key
         for number in both:
             keys = len(key) if after[number].name in key else 0
@@ -238,6 +239,13 @@ class _Carrier:
             script.notes.append(f"column {found} is left alone: the table keeps a history (INSERTALLRECORDS)")
         else:
             self._refuse_shared(place, f"DROP of column {found}")
+            self._sql.drop_column(script, place, found)
+            have.drop(found)
+
+    def _drop_stand_in(self, script: Script, place: TableId, have: _Names, after: dict[int, DdlColumn]) -> None:
+        """Once the table has a column of the source's."""
+        found = have.find(self._sql.stand_in)
+        if found and any(have.find(column.name) not in (None, found) for column in after.values()):
             self._sql.drop_column(script, place, found)
             have.drop(found)
 
@@ -390,6 +398,10 @@ class _Names:
             return name
         close = [known for known in self._types if known.lower() == name.lower()]
         return close[0] if len(close) == 1 else None
+
+    def all_in(self, names: Iterable[str]) -> bool:
+        """Whether no column would be left without these."""
+        return self._types.keys() <= {self.find(name) for name in names}
 
     def type_of(self, name: str) -> str:
         return self._types[name]

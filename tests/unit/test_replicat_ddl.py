@@ -70,6 +70,36 @@ ID, V = BASE.columns
 TABLE = target("id:text v:text", key="id")
 
 
+BARE = replace(BASE, columns=(), key=())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "present", "statements"),
+    [
+        (BARE, BASE, "tg_no_columns:INTEGER", ["ADD id", "ADD v", "DROP stand-in"]),
+        (BARE, BASE, "tg_no_columns:INTEGER id:TEXT", ["ADD v", "DROP stand-in"]),
+        (BARE, BASE, "tg_no_columns:INTEGER id:TEXT v:TEXT", ["DROP stand-in"]),
+        (BARE, BASE, "id:TEXT v:TEXT", []),
+        (BASE, BARE, "id:TEXT v:TEXT", ["ADD stand-in", "DROP id", "DROP v"]),
+        (BASE, BARE, "id:TEXT v:TEXT tg_no_columns:INTEGER", ["DROP id", "DROP v"]),
+        (BASE, BARE, "v:TEXT tg_no_columns:INTEGER", ["DROP v"]),
+        (BASE, BARE, "tg_no_columns:INTEGER", []),
+        (BASE, BARE, "id:TEXT v:TEXT own:TEXT", ["DROP id", "DROP v"]),
+        (BARE, BASE, "own:TEXT", ["ADD id", "ADD v"]),
+    ],
+)
+def test_a_table_without_columns_has_one_of_ours(before: TableShape, after: TableShape, present: str, statements):
+    """Where the database asks for one; each statement commits by itself, so it may be found done up to any place."""
+    change = DdlChange(ALTER, replace(before, key=()), replace(after, key=()), "ALTER TABLE s.t ...")
+    found = [
+        text.replace('"tg_no_columns"', '"stand-in"').split()[3:6]
+        for text in one(change, target(present), kind="sqlite")
+    ]
+    assert [f"{verb} {name.strip(chr(34))}" for verb, _, name in found] == statements
+    plain = [text for text in statements if "stand-in" not in text]
+    assert len(one(change, target(present.replace("tg_no_columns:INTEGER", "own:text")))) == len(plain)
+
+
 def test_added_columns_get_the_stored_value_first():
     """Rows that are there get what the source's have; the default is for rows to come."""
     change = altered(

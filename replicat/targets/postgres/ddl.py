@@ -38,7 +38,7 @@ class PostgresDialect(Dialect):
 
     own_types = True
     longest = 63
-    bare_tables = True
+    stand_in = ""
 
     def column_type(self, column: Definition, keys: int = 0) -> str:  # noqa: ARG002
         return self._type(column).sql()
