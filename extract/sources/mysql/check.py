@@ -51,7 +51,10 @@ def refuse(found: Sequence[Fault]) -> None:
     if len(found) == 1:
         raise OperatorError(found[0][0], hint=found[0][1])
     if found:
-        raise OperatorError("the source is not ready:\n" + "\n".join(f"- {what}. {mend}" for what, mend in found))
+        raise OperatorError(
+            "the source is not ready:\n" + "\n".join(f"- {what}. {mend}" for what, mend in found),
+            hint="Do all of it, then try again",
+        )
 
 
 def faults(session: MysqlSession, settings: SourceSettings) -> list[Fault]:

@@ -154,7 +154,10 @@ def refuse(faults: Sequence[Fault]) -> None:
     if len(faults) == 1:
         raise OperatorError(faults[0][0], hint=faults[0][1])
     if faults:
-        raise OperatorError("the source is not ready:\n" + "\n".join(f"- {what}. {mend}" for what, mend in faults))
+        raise OperatorError(
+            "the source is not ready:\n" + "\n".join(f"- {what}. {mend}" for what, mend in faults),
+            hint="Do all of it, then try again",
+        )
 
 
 def check_origin(session: Session, slot: str, origin: int, shown: str) -> None:

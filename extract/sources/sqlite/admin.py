@@ -159,7 +159,7 @@ def _described(conn: sqlite3.Connection) -> Callable[[str], SourceTable]:
     def of(name: str) -> SourceTable:
         table = describe(conn, name)
         if table is None:
-            raise OperatorError(f"the source has no table {name}")
+            raise OperatorError(f"the source has no table {name}", hint="LIST TABLES * shows what is there")
         return table
 
     return of

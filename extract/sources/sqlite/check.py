@@ -13,10 +13,9 @@ from typing import Final
 from extract.sources.sqlite import queue
 from extract.sources.sqlite.link import number
 from extract.sources.sqlite.queue import INSERT, LOG, UPDATE, Logged
-from extract.sources.sqlite.tables import PREFIX, SourceTable, describe
+from extract.sources.sqlite.tables import LOST, PREFIX, SourceTable, describe
 from trails.errors import MismatchError, OperatorError
 
-LOST: Final = "see docs/recovery.md#lost-queue"
 LOAD: Final = "the target must get the table anew; see docs/sqlite-source.md#recovery"
 
 

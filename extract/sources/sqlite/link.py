@@ -125,7 +125,13 @@ def reading(conn: sqlite3.Connection) -> Iterator[None]:
 def number(conn: sqlite3.Connection, statement: str, params: tuple[Any, ...] = ()) -> int:
     """The one number that a statement gives; 0 for none."""
     found = conn.execute(statement, params).fetchone()
-    return int(found[0] or 0) if found else 0
+    value = found[0] if found else None
+    if not isinstance(value, int | None):
+        raise OperatorError(
+            f"the source database gave {value!r:.40}, expected a number: {statement:.80}",
+            hint="Somebody has changed the queue: see docs/recovery.md#lost-queue",
+        )
+    return value or 0
 
 
 def ident(name: str) -> str:

@@ -28,11 +28,12 @@ import secrets
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from extract.sources.sqlite.link import ident, number, writing
-from extract.sources.sqlite.tables import PREFIX, SourceTable, UniqueSet, key_set
+from extract.sources.sqlite.tables import PREFIX, SourceTable, UniqueSet, changed, key_set
 from trails.errors import OperatorError
+from trails.runtime.home.plain import of as plain_of
 
 VERSION: Final = 1
 INSERT, UPDATE, DELETE, REFRESH, SHAPE, DROPPED, BEGUN = 1, 2, 3, 4, 5, 6, 7
@@ -40,6 +41,8 @@ INSERT, UPDATE, DELETE, REFRESH, SHAPE, DROPPED, BEGUN = 1, 2, 3, 4, 5, 6, 7
 
 INSTALL, LOG, TABLE = (PREFIX + name for name in ("install", "log", "table"))
 NOW: Final = "julianday('now')"
+FIRST_DAY, LAST_DAY = 2440587.5, 5373484.5
+"""The Julian days of 1970 and of the year 10000."""
 TRIGGERS: Final = ("before_insert", "before_update", "insert", "update", "delete")
 
 _TABLES: Final = (
@@ -148,10 +151,39 @@ def logged(conn: sqlite3.Connection) -> list[Logged]:
     rows = conn.execute(
         f"SELECT number, shape, allcols, before, rows, sql, state FROM {TABLE} ORDER BY number"
     ).fetchall()
-    return [
-        Logged(n, SourceTable.from_json(shape), bool(allcols), before, bool(rows), sql, state)
-        for n, shape, allcols, before, rows, sql, state in rows
-    ]
+    return [_known(*row) for row in rows]
+
+
+def _known(number: int, shape: str, allcols: int, before: int | None, rows: int, sql: str, state: int) -> Logged:
+    table = SourceTable.from_json(shape)
+    given = {
+        "number": number,
+        "allcols": bool(allcols),
+        "before": before,
+        "rows": bool(rows),
+        "sql": sql,
+        "state": state,
+    }
+    try:
+        return plain_of(Logged, {**given, "table": table})
+    except TypeError as error:
+        raise changed(f"has table number {number} with a wrong value ({error})") from None
+
+
+def log_row(row: tuple[Any, ...]) -> tuple[int, int, int, int]:
+    """(id, table number, op, rows replaced) of the log, looked at: SQLite takes any value in any column."""
+    change, _, op, _ = row
+    if not all(type(value) is int for value in row) or not INSERT <= op <= BEGUN:
+        raise changed(f"has change {change} with a wrong value in {LOG}")
+    return row
+
+
+def logged_at(row: tuple[Any, ...] | None, change: int) -> float:
+    """When the change was logged, as a Julian day, looked at."""
+    at = row[0] if row else None
+    if not isinstance(at, int | float) or not FIRST_DAY <= at < LAST_DAY:
+        raise changed(f"has change {change} without its time")
+    return at
 
 
 def last_id(conn: sqlite3.Connection) -> int:

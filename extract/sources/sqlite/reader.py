@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from extract.segments import PIECE_BYTES, Piece, Row, SourceSegment
 from extract.sources.sqlite import queue
-from extract.sources.sqlite.check import LOST, check_history, differing, state_text, untriggered
+from extract.sources.sqlite.check import check_history, differing, state_text, untriggered
 from extract.sources.sqlite.link import (
     BUSY_SECONDS,
     connect,
@@ -36,7 +36,7 @@ from extract.sources.sqlite.link import (
 )
 from extract.sources.sqlite.queue import BEGUN, DELETE, DROPPED, INSERT, LOG, SHAPE, UPDATE, Logged
 from extract.sources.sqlite.statement import hidden
-from extract.sources.sqlite.tables import SourceTable
+from extract.sources.sqlite.tables import LOST, SourceTable, changed
 from extract.sources.sqlite.values import Convert, OtherClassError, converters, refused
 from trails.ddl import ALTER, CREATE, DDL_ROWS, DROP, RENAME, DdlChange
 from trails.errors import AwayError, MismatchError
@@ -46,7 +46,6 @@ LOOK_SECONDS: Final = 0.05
 LOG_ROWS: Final = 4000
 FORGET_ROWS: Final = 20_000
 """So many rows are deleted under one lock."""
-_UNIX_EPOCH: Final = 2440587.5
 _DAY_US: Final = 86_400_000_000
 _INSERT, _UPDATE, _DELETE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)
 
@@ -273,8 +272,8 @@ class QueueReader:
         return end
 
     def _segment(self, end: int) -> SourceSegment:
-        (at,) = self.conn.execute(f"SELECT at FROM {LOG} WHERE id = ?", (end,)).fetchone()
-        return SourceSegment(end, csn_text(end), str(end), round((at - _UNIX_EPOCH) * _DAY_US), state_text(at))
+        at = queue.logged_at(self.conn.execute(f"SELECT at FROM {LOG} WHERE id = ?", (end,)).fetchone(), end)
+        return SourceSegment(end, csn_text(end), str(end), round((at - queue.FIRST_DAY) * _DAY_US), state_text(at))
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 
@@ -329,9 +328,10 @@ class QueueReader:
 
     def _piece(self, after: int, end: int) -> tuple[Piece, int]:
         """(what comes next, the last id that is in it)."""
-        log = self.conn.execute(
+        found = self.conn.execute(
             f"SELECT id, tab, op, more FROM {LOG} WHERE id > ? AND id <= ? ORDER BY id LIMIT {LOG_ROWS}", (after, end)
         ).fetchall()
+        log = [queue.log_row(row) for row in found]
         last = log[-1][0] if log else after
         if not log or last - after != len(log):
             raise MismatchError(
@@ -351,10 +351,7 @@ class QueueReader:
                     continue
                 row = next(rows[tab], None)
                 if row is None or row[0] != change:
-                    raise MismatchError(
-                        f"the source's queue has change {change} of table number {tab} without its values",
-                        hint=f"Somebody has changed the queue: {LOST}",
-                    )
+                    raise changed(f"has change {change} of table number {tab} without its values")
                 size += self._add(runs, self._tables[tab], op, row, more)
                 if size >= PIECE_BYTES:
                     last = change
@@ -369,10 +366,7 @@ class QueueReader:
         if tab not in self._tables:
             self._known(again=True)
         if tab not in self._tables:
-            raise MismatchError(
-                f"the source's queue names table number {tab}, which {queue.TABLE} does not have",
-                hint=f"Somebody has changed the queue: {LOST}",
-            )
+            raise changed(f"names table number {tab}, which {queue.TABLE} does not have")
         return self._tables[tab]
 
     def _add(

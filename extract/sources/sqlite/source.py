@@ -137,7 +137,8 @@ class SqliteSource(SegmentSource):
         if missing:
             raise OperatorError(
                 "the source does not give all that TABLE asks for: "
-                + "; ".join(f"{what}. {mend}" for what, mend in missing)
+                + "; ".join(f"{what}. {mend}" for what, mend in missing),
+                hint="Then START",
             )
         return found
 

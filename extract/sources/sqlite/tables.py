@@ -24,11 +24,14 @@ from typing import Any, Final
 
 from extract.sources.sqlite.link import SCHEMA
 from trails.ddl import DdlColumn, TableShape
+from trails.errors import MismatchError
 from trails.record import Column, TableDef
+from trails.runtime.home.plain import of as plain_of
 
 PREFIX: Final = "trailgate_"
 """Tables and triggers of ours."""
 HIDDEN: Final = 1
+LOST: Final = "see docs/recovery.md#lost-queue"
 _COLLATIONS: Final = ("BINARY", "NOCASE", "RTRIM")
 _MOMENT: Final = re.compile("DATE|TIME", re.IGNORECASE)
 _PLAIN_DEFAULT: Final = re.compile(
@@ -128,11 +131,29 @@ class SourceTable:
 
     @classmethod
     def from_json(cls, text: str) -> SourceTable:
-        """Inverse of to_json."""
-        given = json.loads(text)
-        columns = tuple(SourceColumn(**column) for column in given["columns"])
-        unique = tuple(UniqueSet(tuple((name, how) for name, how in one["columns"])) for one in given["unique"])
-        return cls(given["name"], columns, unique, given["strict"], given["unfit"])
+        """Inverse of to_json. Raises MismatchError for any text that it would not give."""
+        try:
+            given = json.loads(text)
+            columns = tuple(plain_of(SourceColumn, column) for column in given["columns"])
+            unique = tuple(UniqueSet(tuple((name, how) for name, how in one["columns"])) for one in given["unique"])
+            made = plain_of(cls, {**given, "columns": columns, "unique": unique})
+            made.check()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise changed(f"has a shape of a table that can't be read ({error})"[:300]) from None
+        return made
+
+    def check(self) -> None:
+        """Raise ValueError unless columns, key and unique sets belong together."""
+        names = {column.name for column in self.columns}
+        if not names or len(names) < len(self.columns) or len({c.number for c in self.columns}) < len(self.columns):
+            raise ValueError("a name or number of a column is there twice, or there is none")
+        if min(column.number for column in self.columns) < 1 or min(column.key for column in self.columns) < 0:
+            raise ValueError("a column's number is below 1, or its place in the key below 0")
+        for one in self.unique:
+            if not all(name in names and how in _COLLATIONS for name, how in one.columns):
+                raise ValueError("a unique set has a column or a collation that is not there")
+        if not self.unfit and {c.name for c in self.key} not in [{name for name, _ in u.columns} for u in self.unique]:
+            raise ValueError("the key is no unique set")
 
 
 def logical(declared: str, *, strict: bool = False) -> str:
@@ -219,6 +240,11 @@ def _missing(text: str | None) -> str | None:
     if text.startswith("'"):
         return text[1:-1].replace("''", "'")
     return {"TRUE": "1", "FALSE": "0"}.get(text.upper(), text.removeprefix("+"))
+
+
+def changed(what: str) -> MismatchError:
+    """The queue holds what none of its triggers writes."""
+    return MismatchError(f"the source's queue {what}", hint=f"Somebody has changed the queue: {LOST}")
 
 
 def plain(value: Any) -> str:

@@ -56,6 +56,8 @@ ANSWER_SECONDS: Final = 600.0
 _LOCK_TIMEOUT: Final = "55P03"
 MOST_MOVED: Final = 200_000
 """So many rows of one tick may have been logged before the change that came first."""
+_IMAGES: Final = {b"I": (True, False), b"U": (True, True), b"D": (False, True)}
+"""Which rows an operation has: the new one, the old one."""
 _INSERT, _UPDATE, _DELETE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)
 _SESSION: Final = (
     "SET trailgate.reader = 'on'",
@@ -504,11 +506,21 @@ class _PieceMaker:
         new = None if row.new is None else fields(row.new)
         old = None if row.old is None else fields(row.old)
         given = new if new is not None else old
-        assert given is not None
+        if given is None or _IMAGES.get(row.op) != (new is not None, old is not None):
+            raise MismatchError(
+                f"change {row.id} of the source's queue is none that its triggers write (op {row.op.decode()!r})",
+                hint=f"Somebody has changed the queue: {LOAD}",
+            )
         table = self._table(row, len(given))
         if table.definition is None:
             return
-        self._add(table.definition, _row(table, row.op, new, old))
+        for other in (new, old):
+            if other is not None and len(other) != len(given):
+                raise MismatchError(
+                    f"change {row.id} of table {table.noted.full_name} has {len(given)} columns, then {len(other)}",
+                    hint=f"Somebody has changed the queue: {LOAD}",
+                )
+        self._add(table.definition, _row(table, new, old))
         self.size += len(row.new or b"") + (len(row.old or b"") if row.new is None or table.befores else 0) + 16
 
     def _add(self, definition: TableDef, row: Row) -> None:
@@ -539,12 +551,9 @@ def _width(shape: NotedShape) -> int:
     return len(shape.shape["columns"]) if shape.shape else 0
 
 
-def _row(table: QueueTable, op: bytes, new: list[Any] | None, old: list[Any] | None) -> Row:
-    if op == b"I" and new is not None:
-        return _INSERT, table.image(new)
-    if op == b"D" and old is not None:
-        return _DELETE, table.image(old)
-    assert new is not None and old is not None
+def _row(table: QueueTable, new: list[Any] | None, old: list[Any] | None) -> Row:
+    if new is None or old is None:
+        return (_INSERT if old is None else _DELETE), table.image(new or old or [])
     after, before = table.image(new), table.image(old)
     alike = table.key and not table.befores and all(before[i] == after[i] for i in table.key)
     return _UPDATE, after, None if alike else before
