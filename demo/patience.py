@@ -27,12 +27,13 @@ def wait_for(
 ) -> T:  # fmt: skip
     """The condition's first true value. Raises WaitError after `seconds`, with what `told` says then.
 
-    What takes long to ask is asked as seldom: who waits must not take the machine from those who are waited for.
+    What takes long to ask is asked seldom, a fifth of the time: who waits must not take the machine from those who are
+    waited for.
     """
     end = (begin := time.monotonic()) + seconds
     while not (value := condition()):
         if (now := time.monotonic()) > end:
             raise WaitError(f"not within {seconds:g} s: {told if isinstance(told, str) else told()}")
-        time.sleep(max(every, now - begin))
+        time.sleep(max(every, 4 * (now - begin)))
         begin = time.monotonic()
     return value

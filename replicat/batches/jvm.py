@@ -142,7 +142,7 @@ class Jvm:
         """
         while not self._over.wait(WATCH_SECONDS):
             if not self._answers(SILENT_SECONDS):
-                if self.process.poll() is None:
+                if self.process.poll() is None and not self._over.is_set():
                     self._why = f"it has not answered for {SILENT_SECONDS:g} seconds"
                     self.kill()
                 return
@@ -158,7 +158,8 @@ class Jvm:
         return self.gateway.jvm.System.currentTimeMillis()  # each part of this is found by a question to it
 
     def leave(self, seconds: float) -> None:
-        """Give it time to end by itself, which it does when its input ends."""
+        """Give it time to end by itself, which it does when its input ends. It answers nobody while it does."""
+        self._over.set()
         self._close_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)

@@ -11,6 +11,7 @@ run is listed before them under SKIPPED: nothing of it is proved.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code: pytest's own, or 0 where all that failed has passed alone and is little."""
     began = time.monotonic()
     UNSTEADY.unlink(missing_ok=True)
+    _compile()
     code, failed, seconds = run(arguments, BUILD / "tests.json")
     _tell_slowest(seconds)
     skipped = _kept(BUILD / "tests.json")["skipped"]
@@ -42,6 +44,24 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(f"{test}\n    {why}" for test, why in skipped.items()), flush=True)
     _tell(UNSTEADY)
     return code
+
+
+def _compile() -> None:
+    """Every worker loads all test files. In a fresh clone each would compile them all: two processes do it before."""
+    files = sorted(map(str, Path("tests").glob("**/test_*.py")))
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only"]
+    quiet = subprocess.DEVNULL  # what is wrong with them is told by the run
+    halves = [
+        subprocess.Popen([*command, *half], env=_keeping_bytecode(), stdout=quiet, stderr=quiet)
+        for half in (files[::2], files[1::2])
+        if half
+    ]
+    for half in halves:
+        half.wait()
+
+
+def _keeping_bytecode() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _once_more(failed: dict[str, str]) -> int:
@@ -58,7 +78,7 @@ def run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict
     """pytest's exit code, the first failure of each test that failed, and the seconds of each; `kept` as JSON too."""
     kept.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.recorder", "--record", str(kept), *arguments]
-    code = subprocess.run(command, check=False).returncode
+    code = subprocess.run(command, env=_keeping_bytecode(), check=False).returncode
     found = _kept(kept)
     return code, found["failed"], found["seconds"]
 
