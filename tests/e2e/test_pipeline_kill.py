@@ -329,11 +329,46 @@ def told(shown: Shown, state: str, why: str) -> None:
     wait_for(lambda: all(where().values()), lambda: f"{where()}\n{shown.everything()}", every=0.5)
 
 
-def test_GG_19_nothing_is_green_where_nothing_is_captured(running: Rig) -> None:
+@pytest.fixture(scope="module")
+def shown(shared: Rig, link: Link) -> Shown:
+    """What each place says of the pipeline."""
+    shared.pipeline.start()
+    return Shown(shared.pipeline)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_who_waits_for_a_database_says_so(running: Rig, shown: Shown, side: str) -> None:
+    """INFO, SEND STATUS, INFO ALL and the page name the database that is away, and the last error; then no more."""
+    host, group = (running.pipeline.source, "EXT1") if side == "source" else (running.pipeline.target, "REP1")
+    server = running.source_server if side == "source" else running.target_server
+    waits = f"Waiting for the {side} database: "
+
+    def told() -> dict[str, bool]:
+        whole = host.info(group)["waits"] or ""
+        return {
+            "INFO": whole.startswith(waits) and len(whole) > len(waits) and waits in host.look(f"INFO {group}").out,
+            "SEND": waits in host.look(f"SEND {group} STATUS").out,
+            "INFO ALL": waits in host.look("INFO ALL, DETAIL").out,
+            "the page": waits in shown.page(),
+        }
+
+    def said() -> str:
+        return f"{told()}\n{host.look(f'INFO {group}').out}{shown.everything()}"
+
+    server.stop("immediate")
+    try:
+        if side == "target":  # who has nothing to apply does not ask
+            large_transaction(running.pipeline.source_url, 10)
+        wait_for(lambda: all(told().values()), said, every=0.2)
+    finally:
+        server.start()
+    wait_for(lambda: not any(told().values()), said, every=0.2)
+
+
+def test_GG_19_nothing_is_green_where_nothing_is_captured(running: Rig, shown: Shown) -> None:
     """Extract stopped, and then deleted; pump and Replicat idle: no home, page or figure says lag 0 or RUNNING."""
     pipeline = running.pipeline
     source, target = pipeline.source, pipeline.target
-    shown = Shown(pipeline)
     wait_for(lambda: shown.state() == "RUNNING", shown.everything, every=0.5)
     source.run("STOP EXT1")
     told(shown, "STOPPED", "EXTRACT EXT1 is STOPPED")
