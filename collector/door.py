@@ -138,7 +138,10 @@ class PumpDoor:
         if self._pump and hello.pump != self._pump:
             # Not for good: who was too late for his own Collector may have come to a port that is another's now.
             channel.send(wire.Refuse(False, "this Collector was started for another pump"))
-            raise OperatorError(f"{channel.peer} is pump {hello.pump}; this Collector was started for {self._pump}")
+            raise OperatorError(
+                f"{channel.peer} is pump {hello.pump}; this Collector was started for {self._pump}",
+                hint="Its pump has to come through the Manager: see RMTHOST in its parameter file",
+            )
 
     def _look(self, caller: _Caller) -> bool:
         """Make a channel of the kind that this home talks, once the first byte shows that the caller does too."""

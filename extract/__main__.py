@@ -88,7 +88,10 @@ def table_task(context: Context, params: ExtractParams) -> Process:
     """The process of SOURCEISTABLE."""
     told = params.settings(None, HeartbeatTable.of(globals_file.read(context.home)), context.host)
     if not params.file:
-        raise OperatorError(f"{params.group} reads tables: its parameter file must name EXTFILE, and no EXTTRAIL")
+        raise OperatorError(
+            f"{params.group} reads tables: its parameter file must name EXTFILE, and no EXTTRAIL",
+            hint="Mend it, then START",
+        )
     settings = TaskSettings(
         params.group, context.home.id, context.host, TrailName.parse(params.file, context.home.root), params.file,
         params.block_bytes, told.project, params.encrypt,
@@ -104,7 +107,10 @@ def table_task(context: Context, params: ExtractParams) -> Process:
 def settings(context: Context, params: ExtractParams, registration: Registration) -> Settings:
     """What the registration and the parameters say together."""
     if not params.trail:
-        raise OperatorError(f"{params.group} captures changes: its parameter file must name EXTTRAIL, and no EXTFILE")
+        raise OperatorError(
+            f"{params.group} captures changes: its parameter file must name EXTTRAIL, and no EXTFILE",
+            hint="Mend it, then START",
+        )
     wanted = TrailName.parse(params.trail, context.home.root)
     for trail in registration.trails:
         if TrailName.parse(trail.path, context.home.root) == wanted:

@@ -36,12 +36,17 @@ def ask(program: str, verb: str, *, seconds: float | None = None, **request: Any
     except subprocess.TimeoutExpired:
         raise AwayError(f"{verb}: no answer from the database within {limit:.0f} s") from None
     except OSError as error:
-        raise OperatorError(f"{program}.admin can't be run: {error.strerror}") from None
+        raise OperatorError(
+            f"{program}.admin can't be run: {error.strerror}", hint="See that this host has memory and processes left"
+        ) from None
     reply = _reply(done.stdout)
     if reply is None:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         what = lines[-1] if lines else "it said nothing"
-        raise OperatorError(f"{program}.admin {verb} ended with code {done.returncode}: {what}")
+        raise OperatorError(
+            f"{program}.admin {verb} ended with code {done.returncode}: {what}",
+            hint="Report it",
+        )
     return _told(reply, verb)
 
 
@@ -52,7 +57,9 @@ def follow(program: str, verb: str, tell: Callable[[str], None], **request: Any)
     try:
         process = subprocess.Popen(COMMANDS[program], stdin=pipe, stdout=pipe, stderr=pipe)
     except OSError as error:
-        raise OperatorError(f"{program}.admin can't be run: {error.strerror}") from None
+        raise OperatorError(
+            f"{program}.admin can't be run: {error.strerror}", hint="See that this host has memory and processes left"
+        ) from None
     with process, ThreadPoolExecutor(max_workers=1) as pool:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         reply = pool.submit(process.stdout.read)
@@ -66,7 +73,10 @@ def follow(program: str, verb: str, tell: Callable[[str], None], **request: Any)
             raise
         found = _reply(reply.result())
     if found is None:
-        raise OperatorError(f"{program}.admin {verb} ended with code {process.returncode}, and said nothing")
+        raise OperatorError(
+            f"{program}.admin {verb} ended with code {process.returncode}, and said nothing",
+            hint="Report it",
+        )
     return _told(found, verb)
 
 

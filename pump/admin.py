@@ -21,7 +21,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _check_params(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("verb") != "check_params":
-        raise OperatorError(f"pump.admin knows check_params only, found {request.get('verb')!r}")
+        raise OperatorError(
+            f"pump.admin knows check_params only, found {request.get('verb')!r}", hint="Use ggsci of the same release"
+        )
     return check_group(Home.at(str(request["home"])), str(request["group"]), str(request.get("path") or "")).to_reply()
 
 

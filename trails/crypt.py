@@ -17,10 +17,9 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trails.errors import OF_ITS_RELEASE, AnewError, DamageError, KeyMissingError, OperatorError, VersionError
+from trails.errors import MEND, OF_ITS_RELEASE, AnewError, DamageError, KeyMissingError, OperatorError, VersionError
 from trails.format import (
     FLAG_AES,
-    MEND,
     NONCE_SIZE,
     SEAL_SIZE,
     WRAPPED_SIZE,
@@ -211,7 +210,7 @@ def _master_key(fs: Fs, folder: str, key_id: str, where: str) -> MasterKey:
     wallet_id, _, version = key_id.partition(":")
     hint = "Restore dirwlt of the home that wrote the file, or name that home (logdump --home)"
     if not key_id:
-        raise DamageError(f"{where}: an encrypted block in a file whose header names no key")
+        raise DamageError(f"{where}: an encrypted block in a file whose header names no key", hint=MEND)
     wallet = load_wallet(fs, folder)
     if wallet is None:
         found = f"{wallet_path(folder)} is not there"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from trails.errors import DamageError
+from trails.errors import MEND, DamageError
 
 CREATE: Final = "CREATE"
 ALTER: Final = "ALTER"
@@ -203,7 +203,7 @@ class DdlChange:
                 raise ValueError(f"expected the shapes of {op}, found {_given(old)} before and {_given(new)} after")
             shapes = [None if shape is None else TableShape.from_wire(shape) for shape in (old, new)]
         except (ValueError, TypeError) as error:
-            raise DamageError(f"{where}: damaged DDL record: {error}") from None
+            raise DamageError(f"{where}: damaged DDL record: {error}", hint=MEND) from None
         return cls(op, shapes[0], shapes[1], sql, flags)
 
 

@@ -29,6 +29,8 @@ EXIT_AWAY = 3
 # What to do about a version that this program does not know.
 OF_ITS_RELEASE = "Read it with the release that wrote it, or a newer one"
 SAME_RELEASE = "Bring both hosts to the same release"
+# What to do about a trail file that is damaged.
+MEND = "Put back a copy of the file; else see docs/recovery.md#truncated-trail-file"
 
 
 class GateError(Exception):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgpack
 
-from trails.errors import OF_ITS_RELEASE, DamageError, OperatorError, VersionError
+from trails.errors import MEND, OF_ITS_RELEASE, DamageError, OperatorError, VersionError
 from trails.position import Position
 
 MAGIC = b"TRLGATE\n"
@@ -49,7 +49,6 @@ MAX_STATE = 4096
 STATE_LENGTH = 2
 
 _STATE_HINT = "Nothing of it was written. START goes on at the last place in the trail"
-MEND = "Put back a copy of the file; else see docs/recovery.md#truncated-trail-file"
 """What to do about damage."""
 
 TIMES = range(-2_208_988_800_000_000, 253_370_764_800_000_000)
@@ -255,7 +254,10 @@ def make_block_header(header: BlockHeader, seed: int, rba: int) -> bytes:
     """The 96 bytes for a block that stands at `rba` in the file with CRC seed `seed`."""
     csn = header.csn.encode("ascii")
     if len(csn) > CSN_SIZE:
-        raise OperatorError(f"CSN {header.csn!r} has {len(csn)} characters; a trail holds at most {CSN_SIZE}")
+        raise OperatorError(
+            f"CSN {header.csn!r} has {len(csn)} characters; a trail holds at most {CSN_SIZE}",
+            hint="No source has one as long: report it",
+        )
     made = _BLOCK.pack(
         BLOCK_MAGIC,
         header.kind,

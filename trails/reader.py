@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trails.codec import check_defined, decode_defs
-from trails.errors import DamageError, GateError, KeyMissingError, MismatchError
-from trails.format import MEND, BlockHeader, BlockKind, FileHeader
+from trails.errors import MEND, DamageError, GateError, KeyMissingError, MismatchError
+from trails.format import BlockHeader, BlockKind, FileHeader
 from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.record import TableDef

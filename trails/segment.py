@@ -7,12 +7,11 @@ import time
 from dataclasses import dataclass
 
 from trails.crypt import FileKey, file_key
-from trails.errors import DamageError, GateError, MismatchError
+from trails.errors import MEND, DamageError, GateError, MismatchError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     BODY_OFFSET,
     DURABLE_OFFSET,
-    MEND,
     BlockHeader,
     FileHeader,
     check_payload,

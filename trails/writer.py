@@ -257,7 +257,9 @@ class TrailWriter:
 
     def abandon(self) -> None:
         """Let go of file and lock without any further write, as a crash would."""
-        self._dead = self._dead or OperatorError(f"trail {self._trail}: the writer was closed")
+        self._dead = self._dead or OperatorError(
+            f"trail {self._trail}: the writer was closed", hint="START the process anew"
+        )
         self._syncer.close()
         self._file.close()
         self._lock.release()

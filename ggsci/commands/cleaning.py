@@ -78,7 +78,10 @@ def _remove_row(session: OperatorSession, table: str, name: str) -> bool:
     try:
         with locked(home, group_name(name), "CLEANUP CHECKPOINTTABLE"):
             if home.fs.exists(home.registration(name)):
-                raise OperatorError(f"REPLICAT {name} was added again meanwhile: its row stays")
+                raise OperatorError(
+                    f"REPLICAT {name} was added again meanwhile: its row stays",
+                    hint="DELETE it first if the row is to go",
+                )
             admin.ask("replicat", "delete_row", url=login.url, table=table, group=name, group_key=group_key(home, name))
     except GateError as error:
         session.fail(str(error))

@@ -307,7 +307,7 @@ def delete_row(session: OperatorSession, group: Registration) -> str:
             url=session.login.url, table=table, group=group.name, group_key=group.group_key,
         )  # fmt: skip
     except GateError as error:
-        raise CommandError(f"{str(error).rstrip('.')}: {remains}") from None
+        raise CommandError(f"{error.message}: {remains}", hint=error.hint) from None
     if not reply.get("deleted", True):
         return f"There was no row of REPLICAT {group.name} in {table}."
     return f"Removed the row of REPLICAT {group.name} from {table}."

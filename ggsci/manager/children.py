@@ -240,7 +240,10 @@ class Children:
         now = statuses.status_of(self._home, group)
         known = self.children.get(name)
         if now.status.is_alive or (known and known.alive):
-            raise OperatorError(f"{group.kind} {name} is already running as process {now.pid or (known and known.pid)}")
+            raise OperatorError(
+                f"{group.kind} {name} is already running as process {now.pid or (known and known.pid)}",
+                hint="STOP it first",
+            )
         self._release_hold(name)
         process = self._spawn(group)
         self.children[name] = Child(
@@ -254,7 +257,10 @@ class Children:
         try:
             return spawn(self._home, self._command(self._home, group), group.name)
         except OSError as error:
-            raise OperatorError(f"{group.kind} {group.name}: its program can't be started: {error.strerror}") from None
+            raise OperatorError(
+                f"{group.kind} {group.name}: its program can't be started: {error.strerror}",
+                hint="Install Trailgate anew, then START",
+            ) from None
 
     def kill(self, name: str) -> int:
         """SIGKILL a group's process; it stays down until START."""
@@ -263,12 +269,14 @@ class Children:
         found = statuses.status_of(self._home, group)
         pid, child = found.pid, self.children.get(name)
         if not pid:
-            raise OperatorError(f"{group.kind} {name} is not running")
+            raise OperatorError(f"{group.kind} {name} is not running", hint="START begins it")
         if not found.is_process and (child is None or child.pid != pid):
             raise OperatorError(f"{group.kind} {name} is held by process {pid}, which is not its own", hint="Try again")
         self.hold(name)
         if not self._kill(group, pid):
-            raise OperatorError(f"{group.kind} {name} has just ended by itself")
+            raise OperatorError(
+                f"{group.kind} {name} has just ended by itself", hint="INFO shows why, and START begins it"
+            )
         text = f"Killed process {pid} of {group.kind} {name} on request."
         self._log.warning(NOTICE, text, program=group.kind, group=name, process=pid)
         return pid

@@ -244,7 +244,7 @@ class Manager(Process):
             "GETPURGEOLDEXTRACTS": self._purge_info,
         }
         if verb not in known:
-            raise OperatorError(f"the Manager doesn't know {verb!r}")
+            raise OperatorError(f"the Manager doesn't know {verb!r}", hint="Use ggsci of its own release")
         return known[verb]()
 
     def _hold(self, name: str) -> dict[str, Any]:

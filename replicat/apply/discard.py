@@ -115,7 +115,10 @@ class Discards:
     def roll_soon(self) -> dict[str, Any]:
         """DISCARDROLLOVER: begin a new file at the next flush."""
         if self._file is None:
-            raise OperatorError("no REPERROR discards, so there is no discard file")
+            raise OperatorError(
+                "no REPERROR discards, so there is no discard file",
+                hint="Its parameter file has to say REPERROR ..., DISCARD first",
+            )
         self._roll = True
         return {}
 

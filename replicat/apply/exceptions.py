@@ -118,7 +118,8 @@ def _evaluated(plan: TablePlan, engine: Engine, programs: Programs, rows: Sequen
     sql = engine.sql
     if sql is None:
         raise OperatorError(
-            f"{plan.target}: the exceptions MAP has expressions, and there is no Spark to evaluate them"
+            f"{plan.target}: the exceptions MAP has expressions, and there is no Spark to evaluate them",
+            hint="STOP the Replicat, then START it: a start with expressions begins Spark",
         )
     try:
         return evaluate(cast("SparkSql", sql), programs, rows)

@@ -249,7 +249,10 @@ class Instantiation:
             raise self._errors[0]
         if found:
             more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-            raise OperatorError("nothing is instantiated:\n" + "\n".join(f"- {e}" for e in [*found[:_SHOWN], *more]))
+            raise OperatorError(
+                "nothing is instantiated:\n" + "\n".join(f"- {e}" for e in [*found[:_SHOWN], *more]),
+                hint="Mend these, then INSTANTIATE again",
+            )
 
     # Changing
 
@@ -308,7 +311,10 @@ class Instantiation:
                 if wish.made.statements:
                     self._target.ddl(wish.made.statements)
             except RefusedError as error:
-                raise OperatorError(f"target table {wish.target} can't be created: {error.shown}") from error
+                raise OperatorError(
+                    f"target table {wish.target} can't be created: {error.shown}",
+                    hint="Make it yourself, then INSTANTIATE again",
+                ) from error
 
     def _join(self) -> None:
         """First of all: batches of a running Replicat wait from here on.
@@ -331,7 +337,10 @@ class Instantiation:
             try:
                 self._target.apply((Truncate(tuple(places)),))
             except RefusedError as error:
-                raise OperatorError(f"the target does not empty its tables: {error.shown}") from error
+                raise OperatorError(
+                    f"the target does not empty its tables: {error.shown}",
+                    hint="Empty them yourself, then INSTANTIATE again without TRUNCATE",
+                ) from error
         for wish in wishes:
             if self._has_rows(wish.mapped.place):
                 raise _has_rows_error(wish)

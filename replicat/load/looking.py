@@ -53,5 +53,10 @@ class SourceLook:
                 with steady():
                     self._reader.check(table)
         except GateError as error:
-            return [OperatorError(f"{table.full_name} can't be read, so its target is not emptied: {error}")]
+            return [
+                OperatorError(
+                    f"{table.full_name} can't be read, so its target is not emptied: {error}",
+                    hint="Mend that, then try again",
+                )
+            ]
         return []

@@ -167,7 +167,9 @@ def _position(options: Any, name: str) -> Position | None:
     try:
         return Position.parse(text) if text else None
     except ValueError as error:
-        raise OperatorError(f"format trail: option {name}: {error}") from None
+        raise OperatorError(
+            f"format trail: option {name}: {error}", hint="It is a file number and an RBA, such as 3:1024"
+        ) from None
 
 
 def _pass_holes(options: Any) -> bool:

@@ -22,7 +22,7 @@ from replicat.work.net.rows import picker
 from replicat.work.roles import ChangeFacts, Failure, Result
 from replicat.work.workers import Worker, result_of, worker_of
 from replicat.work.zerodates import ZeroDates
-from trails.errors import DamageError
+from trails.errors import MEND, DamageError
 from trails.position import Position
 from trails.record import BEGIN, COMMIT, DELETE, INSERT, TRUNCATE, TRUNCATE_RESTART_IDENTITY, UPDATE, Image
 
@@ -143,7 +143,9 @@ class Builder:
             plans = [self._plans[table] for table in tables]
         except KeyError as error:
             table: bytes = error.args[0]
-            raise DamageError(f"a block names table {table.hex()}, which nothing before it defines") from None
+            raise DamageError(
+                f"a block names table {table.hex()}, which nothing before it defines", hint=MEND
+            ) from None
         used = [plan for some in plans for plan in some]
         shapes = {plan.shape for plan in used}
         self._facts.position = position
@@ -201,7 +203,7 @@ class Builder:
                 self._truncate([plan for t in record[1] for plan in plans[t]], record[2])
                 workers = self._workers(plans, records)
             elif op != COMMIT:
-                raise DamageError(f"a record of unknown kind {op!r} in a block whose CRCs are right")
+                raise DamageError(f"a record of unknown kind {op!r} in a block whose CRCs are right", hint=MEND)
             if maps:
                 facts.index += 1
         for some, *counted in zip(plans, inserts, updates, deletes, strict=True):

@@ -117,7 +117,10 @@ class Evaluations:
         if role.number < 0:
             return NOTHING
         if self._results is None:
-            raise OperatorError(f"{role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them")
+            raise OperatorError(
+                f"{role.plan.source}: its MAP has expressions, and there is no Spark to evaluate them",
+                hint="STOP the Replicat, then START it: a start with expressions begins Spark",
+            )
         result = next(self._results, None)
         if result is None:
             raise AwayError(

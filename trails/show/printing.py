@@ -187,7 +187,7 @@ def _count_tables(fs: Fs, source: DumpSource, wanted: Wanted, say: Say) -> None:
 def show_checkpoint(fs: Fs, path: str, say: Say) -> None:
     """Every save of a checkpoint file, newest first."""
     if not os.path.exists(path):
-        raise OperatorError(f"{path}: no such file")
+        raise OperatorError(f"{path}: no such file", hint="FILES shows what is there")
     for number, save in enumerate(checkpoint.load(fs, path), 1):
         say(f"Checkpoint #{number} of {save.kind} {save.group}")
         for line in _save_lines(save):

@@ -76,7 +76,10 @@ class DumpSource:
         if self.only is not None:
             found = [seqno for seqno in found if seqno == self.only]
         if not found:
-            raise OperatorError(f"{self.trail}: no such trail, or none of its files is here")
+            raise OperatorError(
+                f"{self.trail}: no such trail, or none of its files is here",
+                hint="Look for its name in the INFO of its writer",
+            )
         return found
 
 

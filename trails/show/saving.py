@@ -120,7 +120,9 @@ class Saved:
 
     def _table(self, table: TableDef | None, where: str) -> int:
         if table is None:
-            raise OperatorError(f"{where}: the definition of its table is not in this trail")
+            raise OperatorError(
+                f"{where}: the definition of its table is not in this trail", hint="Save from an earlier file on"
+            )
         if table not in self._block.tables:
             self._block.tables.append(table)
         return self._block.tables.index(table)

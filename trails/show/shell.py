@@ -155,7 +155,7 @@ class Shell:
             self.say(f"NEXTTRAIL is {words[0].upper()}", "")
             return
         if not self._next_file():
-            raise OperatorError(f"there is no file behind {self.file.path}")
+            raise OperatorError(f"there is no file behind {self.file.path}", hint="FILES shows what is there")
 
     def _next_file(self, *, back: bool = False) -> bool:
         """Open the file behind this one, or stand at the end of the one before."""
@@ -227,7 +227,10 @@ class Shell:
         prev = bool(words) and words[0].upper() == "PREV"
         found = [rba for rba in starts if (rba < self.file.rba if prev else rba > self.file.rba)]
         if not found:
-            raise OperatorError(f"there is no block {'before' if prev else 'behind'} RBA {self.file.rba}")
+            raise OperatorError(
+                f"there is no block {'before' if prev else 'behind'} RBA {self.file.rba}",
+                hint="POS FIRST goes to the first one",
+            )
         self.file.seek(CursorPlace(found[-1] if prev else found[0]))
         self.say(f"Scanned to RBA {self.file.rba}", "")
         item = self.take()
@@ -396,7 +399,9 @@ class Shell:
         if len(words) != 1:
             raise OperatorError("OBEY: expected a file of commands")
         if self.obeying:
-            raise OperatorError(f"OBEY {words[0]}: a file that is obeyed obeys no other")
+            raise OperatorError(
+                f"OBEY {words[0]}: a file that is obeyed obeys no other", hint="Put its commands into one file"
+            )
         with open(words[0], encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read(MOST_COMMANDS).splitlines()
         self.obeying = True

@@ -95,7 +95,7 @@ def as_ours(error: psycopg.Error, conn: psycopg.Connection[Any], side: str = "ta
     # A read-only server is a standby, or has just become one: waiting, or the URL's other host, helps.
     if heals(error, conn):
         return AwayError(f"the {side} database went away: {text}")
-    return OperatorError(f"the {side} database refused a statement: {text}")
+    return OperatorError(f"the {side} database refused a statement: {text}", hint="Mend that, then try again")
 
 
 def heals(error: psycopg.Error, conn: psycopg.Connection[Any]) -> bool:

@@ -129,7 +129,10 @@ def as_ours(error: Exception, table: str = "target", side: str = "target") -> Ex
         return ShapeChangedError(f"the {side} table changed: {text}")
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in text:
         return AwayError(f"the {side} connection is closed")
-    return OperatorError(f"the {side} database refused a statement: {text}" + (f" ({name})" if name else ""))
+    return OperatorError(
+        f"the {side} database refused a statement: {text}" + (f" ({name})" if name else ""),
+        hint="Mend that, then try again",
+    )
 
 
 def _name(error: Exception) -> str:

@@ -85,7 +85,10 @@ class Checked(Process):
     def close(self) -> None: ...
 
     def command(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  -- none is known
-        raise OperatorError(f"{verb}: the group only checks its parameter file (CHECKPARAMS)")
+        raise OperatorError(
+            f"{verb}: the group only checks its parameter file (CHECKPARAMS)",
+            hint="Take CHECKPARAMS out of the parameter file, then START",
+        )
 
 
 def report_and_stop(context: Context, found: Findings) -> Process:
@@ -96,7 +99,7 @@ def report_and_stop(context: Context, found: Findings) -> Process:
         for mistake in found.mistakes:
             context.log.error(MISTAKE, mistake)
         more = f"; and {len(found.mistakes) - 1} more in the report" if found.mistakes[1:] else ""
-        raise OperatorError(f"CHECKPARAMS: {found.mistakes[0]}{more}")
+        raise OperatorError(f"CHECKPARAMS: {found.mistakes[0]}{more}", hint="Mend these, then START")
     context.log.info(MESSAGE, "CHECKPARAMS: no mistakes found")
     context.stop.request()
     return Checked()

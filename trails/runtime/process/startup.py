@@ -347,7 +347,7 @@ class _Run:
     def _metrics(self) -> answers.MetricsAnswer:
         """What METRICS answers (metrics.py): the process itself tells only what the meter can't know."""
         if not isinstance(self.process, GroupProcess) or self.meter is None or self.registration is None:
-            raise OperatorError(f"{self._who} measures nothing")
+            raise OperatorError(f"{self._who} measures nothing", hint="SEND it STATUS")
         now_us = self.clock.now_us()
         lag = metrics.checked(self.process.lag(), now_us)
         return metrics.reply(self._table, self.group, self.meter, now_us, self.process.metrics(), lag)
@@ -364,7 +364,7 @@ class _Run:
     def _stats(self, *, reset: bool) -> dict[str, Any]:
         stats = self.process.stats if self.process else None
         if stats is None:
-            raise OperatorError(f"{self._who} counts nothing")
+            raise OperatorError(f"{self._who} counts nothing", hint="SEND it STATUS")
         reply = stats.to_reply()
         if reset:
             self.log.info(report.COMMAND, "Command received: STATS, RESET.")
