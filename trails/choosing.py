@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trails.conditions import Condition, Test, UnaskableError, UnknownError, bind, columns, index_of
+from trails.conditions import Condition, Test, bind, columns
 from trails.errors import OperatorError
 from trails.naming import shown_key
 from trails.record import DELETE, INSERT, MISSING, TRUNCATE, UPDATE, Image, Op, Record, TableDef
+from trails.rowvalues import UnaskableError, UnknownError, index_of
 
 
 @dataclass(frozen=True, slots=True)

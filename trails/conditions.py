@@ -1,11 +1,12 @@
 """WHERE and FILTER of a TABLE: conditions on the columns of one row, and what they say of its canonical texts.
 
-    ColumnTest (column, op, constant)     ColumnState (column, NULL | PRESENT | ABSENT)     Not, And, Or
+    ColumnTest (column, op, constant)     ColumnState (column, NULL | PRESENT | ABSENT)     Not, Join (AND, OR)
+    ComputedTest (a function's number, op, constant): computing.py
 
 Rule: exact or refused. A column is compared by its logical type: numbers by their value, whatever their digits; dates
 and times by the calendar; text by its characters. What has no such order is refused when the table is met, before any
 row of it. NULL compares as in SQL: the answer is unknown, and only true lets a row pass. Nothing is known of a column
-that did not come: `UnknownError` is raised, unless what stands to its left has decided already.
+that did not come: UnknownError is raised, unless what stands to its left has decided already.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from trails.controlflow import ControlFlowError
-from trails.naming import TOKEN, ColumnName
+from trails.computing import Computed, bound, columns_of
+from trails.naming import ColumnName
 from trails.record import MISSING, Image, TableDef
+from trails.rowvalues import NUMBERS, UnaskableError, UnknownError, in_order, index_of, number_of, text_of
 
 NULL, PRESENT, ABSENT = "NULL", "PRESENT", "ABSENT"
 STATES: Final = (NULL, PRESENT, ABSENT)
@@ -33,22 +35,6 @@ _EQUALITY = ("=", "<>", "!=")
 
 Test = Callable[[Image], bool | None]
 Key = Callable[[str], Any]
-
-
-class UnknownError(ControlFlowError):
-    """A row does not tell: `column` is the index of what did not come."""
-
-    def __init__(self, column: int) -> None:
-        super().__init__(column)
-        self.column = column
-
-
-class UnaskableError(ControlFlowError):
-    """A condition that a table can't be asked: what is wrong, and what to do."""
-
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(what)
-        self.what, self.mend = what, mend
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +71,29 @@ class Join:
     parts: tuple[Condition, ...]
 
 
-Condition = ColumnTest | ColumnState | Not | Join
+@dataclass(frozen=True, slots=True)
+class ComputedTest:
+    """`@FUNCTION (...) op number`."""
+
+    computed: Computed
+    op: str = ">"
+    number: Decimal = Decimal(0)
+
+
+Condition = ColumnTest | ColumnState | ComputedTest | Not | Join
 
 
 def columns(condition: Condition) -> Iterator[ColumnName]:
     """The columns that a condition names."""
     if isinstance(condition, ColumnTest | ColumnState):
         yield condition.column
+    elif isinstance(condition, ComputedTest):
+        yield from columns_of(condition.computed)
     elif isinstance(condition, Not):
         yield from columns(condition.inner)
     else:
         for part in condition.parts:
             yield from columns(part)
-
-
-def index_of(column: ColumnName, table: TableDef) -> int:
-    """Which of a table's columns is meant; tokens are none. Raises UnaskableError."""
-    names = [one.name for one in table.columns if one.type != TOKEN]
-    at = column.find(names)
-    if len(at) > 1:
-        which = ", ".join(f'"{names[i]}"' for i in at)
-        raise UnaskableError(f"{column} may be {which}", "Name it in double quotes")
-    if not at:
-        raise UnaskableError(f"the table has no column {column}", f"Its columns are {', '.join(names)}")
-    return at[0]
 
 
 def bind(condition: Condition, table: TableDef) -> Test:
@@ -120,6 +105,8 @@ def bind(condition: Condition, table: TableDef) -> Test:
         return _compared(condition, table)
     if isinstance(condition, ColumnState):
         return _state(condition, index_of(condition.column, table))
+    if isinstance(condition, ComputedTest):
+        return _computed(condition, table)
     if isinstance(condition, Not):
         return _inverted(bind(condition.inner, table))
     return _joined([bind(part, table) for part in condition.parts], condition.every)
@@ -151,13 +138,18 @@ def _compared(condition: ColumnTest, table: TableDef) -> Test:
     compare = OPERATORS[condition.op]
 
     def test(image: Image) -> bool | None:
-        value = image[at]
-        if value is None:
-            return None
-        if value is MISSING:
-            raise UnknownError(at)
-        text = str(value, "utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
-        return compare(key(text), constant)
+        text = text_of(image, at)
+        return None if text is None else compare(key(text), constant)
+
+    return test
+
+
+def _computed(condition: ComputedTest, table: TableDef) -> Test:
+    value, compare, number = bound(condition.computed, table), OPERATORS[condition.op], in_order(condition.number)
+
+    def test(image: Image) -> bool | None:
+        found = value(image)
+        return None if found is None else compare(in_order(found), number)
 
     return test
 
@@ -207,11 +199,7 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d)(?::(\d\d(?:\.\d{1,9})?))?", re.ASCII)
 
 
 def _number(text: str) -> tuple[int, Decimal]:
-    """NaN is equal to itself and above all others, as databases have it that know it."""
-    number = Decimal(text)
-    if number.is_snan() or "_" in text:
-        raise ValueError(text)
-    return (1, Decimal(0)) if number.is_nan() else (0, number)
+    return in_order(number_of(text))
 
 
 def _boolean(text: str) -> bool:
@@ -267,7 +255,7 @@ def _uuid(text: str) -> str:
 
 
 _KEYS: Final[dict[str, tuple[Key, bool]]] = {
-    **dict.fromkeys(("smallint", "integer", "bigint", "decimal", "real", "double"), (_number, True)),
+    **dict.fromkeys(NUMBERS, (_number, True)),
     "boolean": (_boolean, False), "text": (str, True), "char": (_char, True), "enum": (str, False),
     "uuid": (_uuid, False), "date": (_date, True), "time": (_time, True), "timestamp": (_moment, True),
     "timestamptz": (_utc, True),

@@ -9,9 +9,10 @@ import pytest
 from extract.params import ExtractParams
 from pump.params import PumpParams
 from trails.codec import binary
-from trails.conditions import UnknownError, bind
+from trails.conditions import bind
 from trails.errors import OperatorError, ParamError
 from trails.record import DELETE, INSERT, MISSING, UPDATE, Column, TableDef
+from trails.rowvalues import UnknownError
 from trails.runtime.language.params import parse_text
 from trails.runtime.language.tableparams import environment
 
@@ -117,7 +118,17 @@ def test_a_column_that_did_not_come_is_not_guessed(text: str) -> None:
             "WHERE (a + 1 > 5)",
             r"WHERE: expected an operator such as =, found '\+'\. TABLE takes column = constant.*MAP takes more",
         ),
-        ("FILTER (@STRFIND (a, 'x') > 0)", "FILTER: TABLE computes no function such as @STRFIND"),
+        ("FILTER (@STRCAT (a, 'x') = 'y')", r"TABLE computes no function @STRCAT, only @COMPUTE, @RANGE, @STRCMP"),
+        ("WHERE (@STRFIND (a, 'x') > 0)", "TABLE computes nothing such as @STRFIND here; FILTER takes @COMPUTE"),
+        ("FILTER (@STRFIND (a) > 0)", "@STRFIND: expected 2 to 3 arguments, found 1"),
+        ("FILTER (@STRNCMP (a, 'x', b) > 0)", "@STRNCMP: expected a whole number, found 'b'"),
+        ("FILTER (@STRLEN ((a)) > 0)", r"@STRLEN: expected a column, found \(\.\.\.\)"),
+        ("FILTER (@STREQ (a, b) = c)", "expected a number, found 'c'"),
+        ("FILTER (@RANGE (4, 3))", "@RANGE: expected two whole numbers, part of how many"),
+        ("FILTER (@RANGE (1, 3, 'a'))", "@RANGE: expected a column, found 'a'"),
+        ("FILTER (@COMPUTE (a / 2) > 1)", "@COMPUTE: expected \\+, -, \\* or the end, found '/'"),
+        ("FILTER (@COMPUTE (a +) > 1)", "@COMPUTE: expected a column or a number, found its end"),
+        ("FILTER (@COMPUTE (a + 'x') > 1)", "@COMPUTE: expected a column, found 'x'"),
         ("FILTER (a IN (1, 2))", "found 'IN'"),
         ("FILTER (a LIKE 'x%')", "found 'LIKE'"),
         ("FILTER (a BETWEEN 1 AND 2)", "found 'BETWEEN'"),
@@ -128,7 +139,7 @@ def test_a_column_that_did_not_come_is_not_guessed(text: str) -> None:
         ("WHERE (a)", "expected an operator"),
         ("WHERE (AND a = 1)", "expected a column, found 'AND'"),
         ("WHERE (a = NULL)", "expected @NULL or IS NULL"),
-        ("WHERE (a = @DATENOW)", "no function such as @DATENOW"),
+        ("WHERE (a = @DATENOW)", "nothing such as @DATENOW"),
         ("WHERE (a > @NULL)", "expected = or <> before @NULL"),
         ("WHERE (before.a = 1)", "expected a column, found 'before.a'"),
         ("FILTER (IGNORE INSERT, IGNORE UPDATE, IGNORE DELETE, a = 1)", "FILTER ignores every operation"),

@@ -2,21 +2,37 @@
 
     or:    and {OR and}            test:  column op constant      column = @NULL | @PRESENT | @ABSENT  (also <>)
     and:   not {AND not}                  column IS [NOT] NULL    ( or )
-    not:   [NOT] test              op:    =  <>  !=  <  <=  >  >=
+    not:   [NOT] test                     @FUNCTION (...) [op number]     only in FILTER; without `op number`: > 0
+                                   op:    =  <>  !=  <  <=  >  >=
 
-Rule: what is not in these lines is refused by its name. Extract and pump compare a column with a constant, exactly, and
-compute nothing: a MAP of a Replicat does that.
+Rule: what is not in these lines is refused by its name. Extract and pump compare exactly, and know few functions
+(filterfunctions.py): a MAP of a Replicat knows all.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 
 from trails.choosing import TableFilter
-from trails.conditions import ABSENT, NULL, OPERATORS, PRESENT, STATES, ColumnState, ColumnTest, Condition, Join, Not
+from trails.computing import TAKEN as FUNCTIONS_TAKEN
+from trails.conditions import (
+    ABSENT,
+    NULL,
+    OPERATORS,
+    PRESENT,
+    STATES,
+    ColumnState,
+    ColumnTest,
+    ComputedTest,
+    Condition,
+    Join,
+    Not,
+)
 from trails.naming import ColumnName
 from trails.record import DELETE, INSERT, UPDATE
+from trails.runtime.language.filterfunctions import called
 from trails.runtime.language.params import Group, Literal, Statement, Word
 
 TAKEN = "column = constant (or <>, <, <=, >, >=), = @NULL, @PRESENT or @ABSENT, with AND, OR, NOT and parentheses"
@@ -90,6 +106,8 @@ class _ConditionParser:
         word = self._take("a column")
         if isinstance(word, Group):
             return _ConditionParser(self._statement, self._keyword, word, self._depth + 1).whole()
+        if self._is_function(word) and self._words and isinstance(self._words[0], Group):
+            return self._computed(str(word)[1:].upper(), self._words.pop(0))
         column = self._column(word)
         op = self._take("an operator such as =")
         if _bare(op) == "IS":
@@ -100,6 +118,18 @@ class _ConditionParser:
         if isinstance(value, str) and not isinstance(value, Literal) and value.startswith("@"):
             return self._state(column, op, value)
         return self._compared(column, op, value)
+
+    def _is_function(self, word: Word) -> bool:
+        return self._keyword == "FILTER" and _bare(word).startswith("@")
+
+    def _computed(self, name: str, given: Word) -> Condition:
+        computed = called(name, Group(given), self._column, lambda why: self._statement.wrong(f"FILTER: {why}"))
+        if not self._words or not isinstance(self._words[0], str) or self._words[0] not in OPERATORS:
+            return ComputedTest(computed)
+        op, number = str(self._words.pop(0)), self._take("a number")
+        if not isinstance(number, str) or not _NUMBER.fullmatch(number):
+            raise self._refused(number, "a number")
+        return ComputedTest(computed, op, Decimal(number))
 
     def _column(self, word: str) -> ColumnName:
         found = None if isinstance(word, Literal) else _COLUMN.fullmatch(word)
@@ -143,8 +173,8 @@ class _ConditionParser:
     def _refused(self, word: Word, expected: str) -> Exception:
         if isinstance(word, str) and not isinstance(word, Literal) and word.startswith("@"):
             return self._statement.wrong(
-                f"{self._keyword}: TABLE computes no function such as {word[:40]}, it compares a column with a "
-                "constant. Put functions into a MAP of a Replicat"
+                f"{self._keyword}: TABLE computes nothing such as {word[:40]} here; FILTER takes {FUNCTIONS_TAKEN} in "
+                "front of an operator. Put others into a MAP of a Replicat"
             )
         shown = "(...)" if isinstance(word, Group) else repr(str(word)[:40])
         return self._statement.wrong(
