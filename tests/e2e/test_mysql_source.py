@@ -104,6 +104,28 @@ def test_CW_32_failover_inside_a_transaction_to_a_server_with_lower_file_numbers
         assert capture.keys() == [["1"], [str(n) for n in range(10, 4010)], ["2"], ["3"]]
 
 
+def test_a_replica_still_has_what_the_server_has_deleted(tmp_path: Path):
+    """docs/recovery.md, lost log: that one named in SOURCEDB, the group goes on there, and nothing is lost."""
+    with made("mariadb", 1) as primary, made("mariadb", 2) as replica:
+        capture = MysqlCapture(primary.url(""), tmp_path)
+        follow(replica, primary)
+        capture.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, v longtext)")
+        capture.register()
+        with capture.running() as extract:
+            capture.sql(insert(1))
+            capture.drain(extract)
+        capture.sql(insert(2))
+        caught_up(replica, primary)
+        purge(primary)
+        with pytest.raises(MismatchError, match=r"docs/recovery\.md#lost-log"), capture.running() as extract:
+            step_until(extract, lambda: False)
+        capture.url = replica.url("")
+        capture.sql(insert(3))
+        with capture.running() as extract:
+            capture.drain(extract)
+        assert capture.keys() == [["1"], ["2"], ["3"]]
+
+
 def test_a_server_without_the_trails_transactions_is_refused(pair: tuple[Mysqld, Mysqld], capture: MysqlCapture):
     """At each start, and by name; the server that has them is taken again."""
     capture.register()

@@ -107,6 +107,16 @@ class Broken:
         rows = self._rows(self.pipeline.source_url)
         wait_for(lambda: self._rows(self.pipeline.target_url) == rows, lambda: "\n".join(self.reader.said[-20:]))
 
+    def compares(self) -> None:
+        """The page's statement gives the same on both sides."""
+        (statement,) = re.findall(r"^```sql\n(.*?)^```$", recovering.sections()["compare"], re.DOTALL | re.MULTILINE)
+        found = []
+        for url in (self.pipeline.source_url, self.pipeline.target_url):
+            with psycopg.connect(url) as link:
+                found.append(link.execute(statement).fetchall())
+        assert found[0] == found[1]
+        assert found[0][0][0] > 0
+
     @staticmethod
     def _rows(url: str) -> list[str]:
         """All of both tables."""
@@ -235,6 +245,32 @@ def test_a_target_without_its_row(broken: Broken) -> None:
         link.execute("DELETE FROM shop.orders WHERE id % 7 = 0")
     assert "docs/recovery.md#target-restored" in broken.replicat_abends()
     broken.reader.do("target-restored")
+    broken.ends_equal()
+
+
+def test_a_target_restored_with_its_row(broken: Broken, postgres18: PostgresServer) -> None:
+    """From a backup that was made a while ago: START is enough, and what is older is not applied twice."""
+    broken.change()
+    broken.source("WAIT EXTRACT *")
+    broken.target("WAIT REPLICAT REP1", "STOP REPLICAT REP1")
+    postgres18.sql("CREATE DATABASE recovery_backup TEMPLATE recovery_target")
+    broken.reader.start_replicat(broken.pipeline.target, "REP1")
+    broken.ends_equal()
+    broken.target("STOP REPLICAT REP1")
+    postgres18.sql("DROP DATABASE recovery_target WITH (FORCE)")
+    postgres18.sql("ALTER DATABASE recovery_backup RENAME TO recovery_target")
+    assert "If its checkpoint row was restored with it, START is enough" in recovering.sections()["target-restored"]
+    broken.target("START REPLICAT REP1")
+    broken.ends_equal()
+    broken.compares()
+
+
+def test_a_file_deleted_under_its_collector(broken: Broken) -> None:
+    """The pump finds another Collector, and nothing is lost."""
+    broken.files_of("rt")[-1].unlink()
+    broken.change()
+    assert "asks for another Collector by itself" in recovering.sections()["deleted-under-writer"]
+    broken.source("WAIT EXTRACT *, SECONDS 600")
     broken.ends_equal()
 
 

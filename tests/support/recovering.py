@@ -24,7 +24,10 @@ from trails.runtime.home import registration
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "recovery.md"
-_GO = r"^\d+\. (?:Go on with step (\d+) of |Do all that stands under )?\[[^\n]*?\]\(#([\w-]+)\)"
+_GO = (
+    r"^\d+\. (?:Go on with step (\d+) of |Do all that stands under (?:(\*\*[^*\n]+)\*\* in )?)?"
+    r"\[[^\n]*?\]\(#([\w-]+)\)"
+)
 _STEP = re.compile(r"^```(\w+) (\w+)\n(.*?)^```$|" + _GO, re.DOTALL | re.MULTILINE)
 _UNTIL = re.compile(r"until it shows `(\w+)`")
 
@@ -56,8 +59,8 @@ def steps(section: str, begin: str = "") -> list[Step]:
     found, at = [], 0
     for match in _STEP.finditer(text):
         until = _UNTIL.search(text, at, match.start())
-        kind, host, commands, number, goto = (group or "" for group in match.groups())
-        found.append(Step(kind, host, commands, until[1] if until else "", goto, f"{number}. " if number else ""))
+        kind, host, commands, number, case, goto = (group or "" for group in match.groups())
+        found.append(Step(kind, host, commands, until[1] if until else "", goto, f"{number}. " if number else case))
         at = match.end()
     return found
 
