@@ -6,8 +6,8 @@
         ...
         pipeline.wait_until_equal(["shop"])
 
-Rule: all is done by commands of ggsci, so what works here works by hand; a shell of ggsci in this very process obeys
-them, but for those that start the Manager. Demo, end-to-end tests and benchmarks share it.
+Rule: all is done by commands of ggsci, so what works here works by hand; those that only look and are given again and
+again run in this very process (Host.look). Demo, end-to-end tests and benchmarks share it.
 The homes stay in `folder`; every process is gone after close(), and after the death of whoever made the pipeline.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +25,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from demo.compare import Comparison, compare_all, digests, tables_of
-from demo.guard import MARK, Guard, end_now
+from demo.guard import Guard, end_now
 from demo.patience import PATIENCE, WaitError, wait_for
 from demo.ports import free_ports
 from ggsci.commands.session import OperatorSession
-from ggsci.commands.shellcmds import logical_lines
 
 COMMAND_SECONDS = 180.0
 _COLLECTOR_PORTS = 10
@@ -54,11 +52,6 @@ class Result:
         return self.out + self.err
 
 
-def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without a guard's mark and what pytest changes from test to test."""
-    return {name: value for name, value in environment.items() if name not in (MARK, "PYTEST_CURRENT_TEST")}
-
-
 @dataclass(frozen=True, slots=True)
 class Host:
     """One side: a home, its Manager's port, and the environment of what runs there."""
@@ -69,42 +62,22 @@ class Host:
     prefix: tuple[str, ...] = ()
 
     def run(self, *lines: str, check: bool = True, timeout: float = COMMAND_SECONDS) -> Result:
-        """Give a script to ggsci. Raises PipelineError if a command fails, unless `check` is False.
-
-        What starts nothing that must bear our environment is obeyed by a shell of ggsci in this process: that takes a
-        hundredth of what a process takes.
-        """
-        script = "\n".join(lines) + "\n"
-        result = self._process(script, timeout) if self._needs_process(lines) else self._here(script)
-        if check and result.code != 0:
-            raise PipelineError(f"ggsci in {self.home} failed ({result.code}):\n{result.text}")
-        return result
-
-    def _needs_process(self, lines: Sequence[str]) -> bool:
-        words = [line.upper().split() for line in lines]
-        starts = any(word[:2] in (["START", "MANAGER"], ["START", "MGR"]) or word[:1] == ["SHELL"] for word in words)
-        return starts or bool(self.prefix) or _lasting(self.environment) != _lasting(os.environ)
-
-    def _process(self, script: str, timeout: float) -> Result:
+        """Give a script to ggsci. Raises PipelineError if a command fails, unless `check` is False."""
         done = subprocess.run(
             [*self.prefix, sys.executable, "-P", "-m", "ggsci", "--home", str(self.home)],
-            input=script, capture_output=True, text=True, check=False, timeout=timeout,
+            input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, timeout=timeout,
             env=dict(self.environment), cwd=self.home,
         )  # fmt: skip
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def _here(self, script: str) -> Result:
-        out, err = io.StringIO(), io.StringIO()
-        session = OperatorSession(str(self.home), out=out, err=err)
-        for line in logical_lines(io.StringIO(script)):
-            session.run(line)
-            if session.leave:
-                break
-        return Result(1 if session.failed else 0, out.getvalue(), err.getvalue())
+        result = Result(done.returncode, done.stdout, done.stderr)
+        if check and done.returncode != 0:
+            raise PipelineError(f"ggsci in {self.home} failed ({done.returncode}):\n{result.text}")
+        return result
 
     def look(self, line: str) -> Result:
-        """One command, whatever comes of it."""
-        return self._here(f"{line}\n")
+        """One command that only looks: a shell of ggsci in this process takes a hundredth of what a process takes."""
+        out, err = io.StringIO(), io.StringIO()
+        good = OperatorSession(str(self.home), out=out, err=err).run(line)
+        return Result(0 if good else 1, out.getvalue(), err.getvalue())
 
     def json(self, line: str) -> Any:
         """The answer of one list command."""
