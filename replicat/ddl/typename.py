@@ -32,7 +32,8 @@ BUILT_IN: Final = frozenset({
 _QUOTED: Final = r'"(?:[^"\x00]|"")+"'
 _NAME: Final = rf"(?:{_QUOTED}|[a-z_][a-z0-9_]*)"
 _FIXED: Final = "|".join(re.escape(name) for name in sorted(BUILT_IN, key=len, reverse=True))
-_MODIFIER: Final = r"(?:-?[0-9]{1,9}|[A-Za-z][A-Za-z0-9_]{0,62})"
+_WORD: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
+_MODIFIER: Final = rf'(?:-?[0-9]{{1,9}}|{_WORD}|"{_WORD}")'
 PATTERN: Final = (
     rf"(?:{_NAME}\.{_NAME}|(?:{_FIXED})(?![a-z0-9_.\"]))(?:\({_MODIFIER}(?:,{_MODIFIER})*\))?"
     r"(?: with(?:out)? time zone)?(?:\[\]){0,6}"
@@ -90,7 +91,7 @@ def parse_type(text: str) -> TypeName | None:
     """The type that a text names; None if it names none."""
     if len(text) > LONGEST or not _WHOLE.match(text) or (found := _PARTS.match(text)) is None:
         return None
-    modifiers = tuple(found["modifiers"].split(",")) if found["modifiers"] else ()
+    modifiers = tuple(map(plain, found["modifiers"].split(","))) if found["modifiers"] else ()
     zone, arrays = found["zone"] or "", len(found["arrays"]) // 2
     if found["own"]:
         if zone:
