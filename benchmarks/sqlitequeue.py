@@ -20,9 +20,9 @@ from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.kinds import KINDS
 from extract.params import ExtractParams
+from trails.clock import RealClock
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.params import parse_text
 from trails.runtime.report.stats import DdlCounts

@@ -22,9 +22,9 @@ from demo.servers import PostgresServer
 from extract.extract import Extract, Settings
 from extract.kinds import KINDS
 from extract.params import ExtractParams
+from trails.clock import RealClock
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.methods import METHODS
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.params import parse_text

@@ -8,7 +8,6 @@ new one is made by HELLO.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from trails.codec import decode_defs
@@ -97,7 +96,7 @@ class Collector:
         writer.encrypt(hello.encrypt)
         mark = writer.last
         self._origin = mark.origin
-        now_us = time.time_ns() // 1000
+        now_us = self._fs.host.now_us()
         return wire.Welcome(mark.origin, mark.trail_id, mark.open, mark.alter, writer.durable, now_us, self._home)
 
     def _is_ours(self, named: str) -> bool:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from dataclasses import dataclass
 
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
+from trails.host import THIS_HOST, Host
 from trails.link import tls, wire
 from trails.link.channel import Channel
 from trails.link.wire import Side, WireSession
@@ -54,8 +54,17 @@ class PumpDoor:
     `pump`: the one pump, as home id and group (either is empty: any).
     """
 
-    def __init__(self, listener: socket.socket, log: Log, folder: str = "", only: str = "", pump: str = "") -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        log: Log,
+        folder: str = "",
+        only: str = "",
+        pump: str = "",
+        host: Host = THIS_HOST,
+    ) -> None:
         self._listener = listener
+        self._host = host
         self._log = log
         self._folder = folder
         self._only = only
@@ -66,7 +75,7 @@ class PumpDoor:
     def waits(self) -> list[int]:
         """What to wake on."""
         fds = [caller.fileno() for caller in self._callers]
-        if len(self._callers) < MAX_WAITING and time.monotonic() >= self._pause_until:
+        if len(self._callers) < MAX_WAITING and self._host.monotonic() >= self._pause_until:
             fds.append(self._listener.fileno())
         return fds
 
@@ -92,7 +101,7 @@ class PumpDoor:
         self._callers = []
 
     def _accept(self) -> None:
-        now = time.monotonic()
+        now = self._host.monotonic()
         while len(self._callers) < MAX_WAITING and now >= self._pause_until:
             try:
                 sock, where = self._listener.accept()
@@ -117,11 +126,11 @@ class PumpDoor:
                 return None
             assert caller.channel is not None
             caller.channel.flush()
-            for event in caller.channel.receive(time.monotonic()):
+            for event in caller.channel.receive(self._host.monotonic()):
                 if isinstance(event, wire.Hello):
                     self._check_pump(caller.channel, event)
                 return event
-            if time.monotonic() > caller.deadline:
+            if self._host.monotonic() > caller.deadline:
                 raise AwayError(f"{caller.peer}: no greeting within {GREETING_SECONDS:g} seconds")
         except (AwayError, ProtocolError, OperatorError) as error:
             # OperatorError: a certificate that is refused. That is the caller's matter, not our end.
@@ -148,7 +157,7 @@ class PumpDoor:
         try:
             first = caller.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
-            if time.monotonic() > caller.deadline:
+            if self._host.monotonic() > caller.deadline:
                 raise AwayError(f"{caller.peer}: no greeting within {GREETING_SECONDS:g} seconds") from None
             return False
         except OSError as error:
@@ -171,7 +180,7 @@ class PumpDoor:
                 caller.sock = context.wrap_socket(caller.sock, server_side=True, do_handshake_on_connect=False)
             except (OSError, ValueError) as error:
                 raise AwayError(f"{caller.peer} closed the link: {error}") from None
-        return Channel(caller.sock, Side.COLLECTOR, caller.peer, DEFAULT_DEAD, time.monotonic())
+        return Channel(caller.sock, Side.COLLECTOR, caller.peer, DEFAULT_DEAD, self._host.monotonic(), self._host)
 
     @staticmethod
     def _answer_plain(caller: _Caller) -> None:

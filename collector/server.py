@@ -10,22 +10,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-import select
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 
 from collector.collector import Collector, refuse
 from collector.door import CODE_REFUSED, PumpDoor
 from collector.params import CollectorParams
+from trails.clock import RealClock
 from trails.errors import EXIT_BUG, EXIT_STOPPED, SAME_RELEASE, AwayError, GateError, OperatorError, ProtocolError
 from trails.fs import Fs
+from trails.host import THIS_HOST, Host
 from trails.link import tls, wire
 from trails.link.channel import Channel
 from trails.link.wire import WireState
-from trails.runtime.clock import RealClock
 from trails.runtime.home import purge
 from trails.runtime.home.home import Home
 from trails.runtime.language.globals import read as read_globals
@@ -85,7 +84,10 @@ def tell_ready(fd: int, **said: object) -> None:
 class Server:
     """One Collector process after its start: waits for its pump and serves it."""
 
-    def __init__(self, collector: Collector, door: PumpDoor, log: Log, stop: Stop, patience: float) -> None:
+    def __init__(
+        self, collector: Collector, door: PumpDoor, log: Log, stop: Stop, patience: float, host: Host = THIS_HOST
+    ) -> None:
+        self._host = host
         self._collector = collector
         self._door = door
         self._log = log
@@ -119,9 +121,9 @@ class Server:
 
     def _wait_for_pump(self) -> Channel | None:
         """A channel whose HELLO was answered by WELCOME, or None if nobody came in time."""
-        deadline = time.monotonic() + self._patience
-        while not self._stop.requested and (left := deadline - time.monotonic()) > 0:
-            _poll([*self._door.waits(), self._stop.fileno()], min(1.0, left))
+        deadline = self._host.monotonic() + self._patience
+        while not self._stop.requested and (left := deadline - self._host.monotonic()) > 0:
+            self._host.poll([*self._door.waits(), self._stop.fileno()], min(1.0, left))
             if found := self._door.step():
                 channel, event = found
                 try:
@@ -139,15 +141,15 @@ class Server:
         if not isinstance(event, wire.Hello):
             version = event.version if isinstance(event, wire.Foreign) else "(unknown)"
             text = f"the pump speaks version {version} of the link's protocol, this Collector speaks {wire.VERSION}"
-            _last_words(channel, wire.Refuse(True, f"{text}. {SAME_RELEASE}"))
+            self._last_words(channel, wire.Refuse(True, f"{text}. {SAME_RELEASE}"))
             raise OperatorError(text, hint=SAME_RELEASE)
         try:
             welcome = self._collector.greet(event)
         except GateError as error:
             self._tell(channel, error)
             raise
-        channel.live_by(min(MOST_DEAD, max(LEAST_DEAD, event.dead / 1000)), time.monotonic())
-        channel.now_us = RealClock().now_us
+        channel.live_by(min(MOST_DEAD, max(LEAST_DEAD, event.dead / 1000)), self._host.monotonic())
+        channel.now_us = self._host.now_us
         channel.send(welcome)
         who = f"{event.group} of {event.host}, {channel.peer}"
         self._log.info(CODE_CONNECTED, f"Linked to {who}; it goes on from {welcome.origin}.")
@@ -158,7 +160,7 @@ class Server:
         """Until BYE of either side; returns its text."""
         fds = [channel.fileno(), self._stop.fileno(), self._collector.fileno()]
         while True:
-            now = time.monotonic()
+            now = self._host.monotonic()
             channel.flush()
             for event in channel.receive(now):
                 if isinstance(event, wire.Bye):
@@ -178,7 +180,7 @@ class Server:
                 return self._farewell(channel, "another list of revoked certificates came: connect anew")
             if self._stop.requested:
                 return self._farewell(channel, "the Collector was told to stop")
-            _poll(fds, min(tls.LOOK_SECONDS, channel.wait(time.monotonic())))
+            self._host.poll(fds, min(tls.LOOK_SECONDS, channel.wait(self._host.monotonic())))
 
     def _end_if_full(self, channel: Channel, now: float) -> None:
         """Below DISKSTOP: sync and acknowledge what was taken, then refuse; not permanently, space may come."""
@@ -191,33 +193,25 @@ class Server:
     def _farewell(self, channel: Channel, text: str) -> str:
         """Sync, acknowledge, BYE."""
         channel.send(self._collector.sync())
-        _last_words(channel, wire.Bye(text))
+        self._last_words(channel, wire.Bye(text))
         return text
 
     def _tell(self, channel: Channel, error: GateError) -> None:
         self._log.error(CODE_REFUSED, f"{channel.peer}: {error}")
-        _last_words(channel, refuse(error))
+        self._last_words(channel, refuse(error))
 
-
-def _last_words(channel: Channel, message: wire.Bye | wire.Refuse) -> None:
-    """Send the session's last message and see it off: closing at once could reset the link and lose it."""
-    if channel.state is WireState.DEAD or not channel.may_send(message.type):
-        return
-    channel.send(message)
-    deadline = time.monotonic() + LINGER_SECONDS
-    while channel.unsent and time.monotonic() < deadline:
-        _poll([channel.fileno()], 0.1)
-        channel.flush()
-    channel.finish_sending()
-    while not channel.drained() and time.monotonic() < deadline:
-        _poll([channel.fileno()], 0.1)
-
-
-def _poll(fds: Sequence[int], seconds: float) -> None:
-    poller = select.poll()
-    for fd in fds:
-        poller.register(fd, select.POLLIN)
-    poller.poll(max(0, int(seconds * 1000 + 0.999)))
+    def _last_words(self, channel: Channel, message: wire.Bye | wire.Refuse) -> None:
+        """Send the session's last message and see it off: closing at once could reset the link and lose it."""
+        if channel.state is WireState.DEAD or not channel.may_send(message.type):
+            return
+        channel.send(message)
+        deadline = self._host.monotonic() + LINGER_SECONDS
+        while channel.unsent and self._host.monotonic() < deadline:
+            self._host.poll([channel.fileno()], 0.1)
+            channel.flush()
+        channel.finish_sending()
+        while not channel.drained() and self._host.monotonic() < deadline:
+            self._host.poll([channel.fileno()], 0.1)
 
 
 def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.fs) -> int:
@@ -270,7 +264,8 @@ def _start(params: CollectorParams, home: Home, fs: Fs, log: Log) -> Server:
     port = listener.getsockname()[1]
     log.info(CODE_WAITING, f"Waiting for a pump on port {port} for trail {params.trail}.")
     tell_ready(params.ready_fd, port=port)
-    server = Server(collector, PumpDoor(listener, log, folder, params.peer, params.pump), log, stop, params.patience)
+    door = PumpDoor(listener, log, folder, params.peer, params.pump, fs.host)
+    server = Server(collector, door, log, stop, params.patience, fs.host)
     server.guard, server.revocations = guard, tls.RevocationWatch(folder)
     return server
 

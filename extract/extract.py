@@ -23,6 +23,7 @@ from extract.params import FLUSH_CSECS
 from extract.since import Since
 from extract.source import Source, SourceFacts
 from trails.checkpoint import Checkpoint, ReadCheckpoint, WriteCheckpoint
+from trails.clock import Clock
 from trails.columns import Project
 from trails.errors import MismatchError
 from trails.format import FileHeader
@@ -33,7 +34,6 @@ from trails.position import START, Position, TrailName
 from trails.reader import last_header, time_before
 from trails.record import TableDef
 from trails.recovery import Mark
-from trails.runtime.clock import Clock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer, WriteAnswer

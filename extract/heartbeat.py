@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from trails.clock import Clock
 from trails.errors import GateError
 from trails.heartbeat import Arrivals, Beat, Stamp
 from trails.record import Op, Record, TableDef, us_of
-from trails.runtime.clock import Clock
 from trails.runtime.language.heartbeattable import MOST_FREQUENCY, HeartbeatTable
 from trails.runtime.process.clockdiff import ClockWatch, compare
 

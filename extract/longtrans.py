@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from trails.clock import Clock
 from trails.errors import AwayError, OperatorError
-from trails.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from trails.runtime.language.params import Statement

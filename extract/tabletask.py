@@ -19,6 +19,7 @@ from typing import Final
 from extract.assemble import BLOCK_BYTES, Assembler
 from extract.source import TableReader, TablesSnapshot
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+from trails.clock import Clock
 from trails.columns import Project
 from trails.errors import OperatorError
 from trails.format import SNAPSHOT
@@ -26,7 +27,6 @@ from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.reader import last_header
 from trails.record import INSERT, Image, TableDef
-from trails.runtime.clock import Clock
 from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, StatusAnswer, WriteAnswer
 from trails.runtime.report.metrics import Counters

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from trails.clock import Clock
 from trails.heartbeat import Arrivals, Beat, Stamp
-from trails.runtime.clock import Clock
 from trails.runtime.process.clockdiff import ClockWatch, Difference, Nearest
 
 LONGEST_WAY_US = 250_000

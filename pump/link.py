@@ -9,7 +9,6 @@ won't talk TLS with us says why in plain text, and that only delays the next try
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import ssl
@@ -21,6 +20,7 @@ from typing import Any
 
 from pump.params import PumpParams, RemoteHost
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError, UntrustedError
+from trails.host import THIS_HOST, Host
 from trails.link import tls
 from trails.runtime.home.home import Home
 from trails.runtime.process.backoff import Backoff
@@ -216,39 +216,42 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-class Dialler:
-    """One try, on a daemon thread. Select on fileno(); then result()."""
+Dial = Callable[[LinkRequest, float], socket.socket]
+"""How a socket is got that a Collector has at its other end: dial()."""
 
-    def __init__(self, request: LinkRequest, timeout: float) -> None:
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+class Dialler:
+    """One try, on a thread of its own. Select on fileno(); then result()."""
+
+    def __init__(self, request: LinkRequest, timeout: float, dial: Dial = dial, host: Host = THIS_HOST) -> None:
+        self._signal = host.signal()
         self._lock = threading.Lock()
         self._outcome: socket.socket | Exception | None = None
         self._wanted = True
-        threading.Thread(target=self._run, args=(request, timeout), name="dial", daemon=True).start()
+        host.thread("dial", lambda: self._run(dial, request, timeout))
 
     def fileno(self) -> int:
         """Readable once the try has ended."""
-        return self._event
+        return self._signal.fileno()
 
     def result(self) -> socket.socket | None:
         """The connected socket, or None while the try goes on. Raises what dial() raised."""
         with self._lock:
             outcome = self._outcome
-            if isinstance(outcome, socket.socket):
-                self._outcome = None
-        if isinstance(outcome, Exception):
-            raise outcome
+            if isinstance(outcome, Exception):
+                raise outcome
+            self._outcome = None
         return outcome
 
     def close(self) -> None:
         """Nobody waits any more: what the try still gets is closed."""
         with self._lock:
             self._wanted = False
-            if isinstance(self._outcome, socket.socket):
+            if self._outcome is not None and not isinstance(self._outcome, Exception):
                 self._outcome.close()
-            os.close(self._event)
+            self._signal.close()
 
-    def _run(self, request: LinkRequest, timeout: float) -> None:
+    def _run(self, dial: Dial, request: LinkRequest, timeout: float) -> None:
         outcome: socket.socket | Exception
         try:
             outcome = dial(request, timeout)
@@ -257,16 +260,20 @@ class Dialler:
         with self._lock:
             if self._wanted:
                 self._outcome = outcome
-                os.eventfd_write(self._event, 1)
-            elif isinstance(outcome, socket.socket):
+                self._signal.set()
+            elif not isinstance(outcome, Exception):
                 outcome.close()
 
 
 class Caller:
     """Try after try for one pump: a Dialler at a time, Backoff between two, and what went wrong as a warning."""
 
-    def __init__(self, params: PumpParams, warn: Callable[[str], None], now: float) -> None:
+    def __init__(
+        self, params: PumpParams, warn: Callable[[str], None], now: float, dial: Dial = dial, host: Host = THIS_HOST
+    ) -> None:
         self._remote = params.remote
+        self._dial = dial
+        self._host = host
         self._warn = warn
         self._backoff = Backoff(params.retry_seconds, params.retry_delay)
         self._dialler: Dialler | None = None
@@ -278,7 +285,7 @@ class Caller:
 
     def dial(self, request: LinkRequest, now: float) -> None:
         """Begin a try."""
-        self._dialler = Dialler(request, self._remote.dead_seconds)
+        self._dialler = Dialler(request, self._remote.dead_seconds, self._dial, self._host)
         self._dialled_at, self._told = now, False
 
     def fileno(self) -> int:

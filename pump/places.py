@@ -9,13 +9,13 @@ from __future__ import annotations
 from pump.job import PumpJob
 from pump.window import Sent
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
+from trails.clock import Clock
 from trails.format import BlockKind
 from trails.fs import Fs
 from trails.heartbeat import Entry, lag_of
 from trails.link import wire
 from trails.position import Position
 from trails.reader import time_before
-from trails.runtime.clock import Clock
 
 SOURCE = "GGS Log Trail"
 

@@ -8,8 +8,6 @@ is read. phase.py says how a link begins and ends, as a table.
 from __future__ import annotations
 
 import os
-import select
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,12 +16,13 @@ from pump.feed import Feed
 from pump.filter import Filter
 from pump.heartbeat import PumpHeartbeats
 from pump.job import PumpJob
-from pump.link import Caller, LinkRequest
+from pump.link import Caller, Dial, LinkRequest, dial
 from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.places import PumpPlaces
 from pump.tcpstats import LinkStats
 from pump.window import Counts, Sent, Window
 from trails.checkpoint import Checkpoint, Place
+from trails.clock import Clock
 from trails.errors import AwayError, GateError, MismatchError, OperatorError, ProtocolError
 from trails.format import BlockKind, FileHeader
 from trails.fs import Fs
@@ -33,7 +32,6 @@ from trails.link.wire import Side, Type
 from trails.position import Position
 from trails.reader import last_header
 from trails.record import Op, TableDef
-from trails.runtime.clock import Clock
 from trails.runtime.home.status import FOR_TRAIL
 from trails.runtime.language.tableparams import environment
 from trails.runtime.process import clockdiff
@@ -42,7 +40,6 @@ from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer,
 from trails.runtime.report.metrics import Counters, trail_backlog
 from trails.runtime.report.report import Log
 from trails.runtime.report.stats import TOTAL_OPERATIONS, Stats
-from trails.watch import FolderWatch
 
 STEP_BYTES = 8 << 20
 DRAIN_SECONDS = 1.0
@@ -64,16 +61,19 @@ class Pump(GroupProcess):
 
     called = "a pump"
 
-    def __init__(self, job: PumpJob, fs: Fs, log: Log, clock: Clock, previous: Sequence[Checkpoint] = ()) -> None:
+    def __init__(
+        self, job: PumpJob, fs: Fs, log: Log, clock: Clock, previous: Sequence[Checkpoint] = (), dial: Dial = dial
+    ) -> None:
+        """`dial`: how a Collector is reached."""
         self._job = job
         self._fs = fs
         self._log = log
         self._clock = clock
         self._start = job.start()
-        self._watch = FolderWatch(job.trail.folder, lambda text: log.warning(CODE_LOST, text))
+        self._watch = fs.watch_folder(job.trail.folder, lambda text: log.warning(CODE_LOST, text))
         self._phase = LinkPhase.AWAY
         self._stuck: int | None = None  # so many bytes were synced when flush() had waited in vain
-        self._caller = Caller(job.params, lambda text: log.warning(CODE_LOST, text), clock.monotonic())
+        self._caller = Caller(job.params, lambda text: log.warning(CODE_LOST, text), clock.monotonic(), dial, fs.host)
         self._revocations = tls.RevocationWatch("")
         self._channel: Channel | None = None
         self._greeted_at = 0.0
@@ -140,8 +140,8 @@ class Pump(GroupProcess):
 
         Where nothing was acknowledged since that moment was over the last time, nobody waits for it again.
         """
-        deadline = time.monotonic() + (DRAIN_SECONDS if self._window.synced != self._stuck else 0.0)
-        while not self._window.is_empty and self._phase in LIVE and time.monotonic() < deadline:
+        deadline = self._fs.host.monotonic() + (DRAIN_SECONDS if self._window.synced != self._stuck else 0.0)
+        while not self._window.is_empty and self._phase in LIVE and self._fs.host.monotonic() < deadline:
             self._await(deadline)
         self._stuck = None if self._window.is_empty else self._window.synced
         lag_us, _ = self._places.lag(at_end=self.at_end)
@@ -166,8 +166,8 @@ class Pump(GroupProcess):
             return
         self._channel.send(wire.Bye(f"pump {self._job.params.group} ends"))
         self._to(LinkEvent.GOODBYE)
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while self._channel is not None and time.monotonic() < deadline:
+        deadline = self._fs.host.monotonic() + CLOSE_SECONDS
+        while self._channel is not None and self._fs.host.monotonic() < deadline:
             self._await(deadline)
 
     def waits(self) -> list[int]:
@@ -232,7 +232,7 @@ class Pump(GroupProcess):
         remote = self._job.params.remote
         try:
             peer = "Collector at {}:{}".format(*sock.getpeername()[:2])
-            self._channel = Channel(sock, Side.PUMP, peer, remote.dead_seconds, now)
+            self._channel = Channel(sock, Side.PUMP, peer, remote.dead_seconds, now, self._fs.host)
         except OSError as error:
             # It took the connection and died before we looked.
             sock.close()
@@ -366,7 +366,8 @@ class Pump(GroupProcess):
     def _await(self, deadline: float) -> None:
         """Serve the link without sending more blocks, until something came or the deadline."""
         assert self._channel is not None
-        select.select([self._channel.fileno()], [], [], max(0.0, min(0.1, deadline - time.monotonic())))
+        host = self._fs.host
+        host.poll([self._channel.fileno()], max(0.0, min(0.1, deadline - host.monotonic())))
         now = self._clock.monotonic()
         try:
             self._channel.flush()

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pump.window import Window
+from trails.clock import Clock
 from trails.link.channel import Channel, Traffic
-from trails.runtime.clock import Clock
 
 
 class LinkStats:

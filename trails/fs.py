@@ -11,10 +11,12 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
 from trails.errors import DiskFullError, LockedError, OperatorError, ScarceError
+from trails.host import THIS_HOST, Host
 
 # Whoever looks if a lock is held (trails.runtime.home.status) holds it shared for an instant: so it is tried for a
 # moment.
@@ -65,8 +67,24 @@ class Lock(Protocol):
         """Let another process have it."""
 
 
+class Watch(Protocol):
+    """`fileno()` is readable after something in a folder changed, until clear(). Only a hint: changes get lost."""
+
+    def fileno(self) -> int:
+        """For select and poll."""
+
+    def clear(self) -> None:
+        """Forget what was signalled; call it before looking, so that nothing later is missed."""
+
+    def close(self) -> None:
+        """Stop watching."""
+
+
 class Fs(Protocol):
     """Files by path. Every error names the path and what was tried."""
+
+    host: Host
+    """The machine that the files are on."""
 
     def create(self, path: str) -> File:
         """Make a new file, 0600, for reading and writing; an existing one is an error."""
@@ -96,6 +114,11 @@ class Fs(Protocol):
         """Take the exclusive lock at `path` (the file is made if needed); LockedError if another holds it.
 
         OperatorError if its folder does not exist.
+        """
+
+    def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:
+        """Watch it; OperatorError if there is no such folder. `tell` hears where the system watches too many already:
+        then nothing is ever signalled.
         """
 
 
@@ -227,6 +250,8 @@ class RealLock:
 class RealFs:
     """The machine's own file system."""
 
+    host: Host = THIS_HOST
+
     def create(self, path: str) -> File:
         return RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
@@ -276,6 +301,11 @@ class RealFs:
             return RealLock(path)
         except FileNotFoundError:
             raise OperatorError(f"{folder}: there is no such folder", hint=f"mkdir -m 700 {folder}") from None
+
+    def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:
+        from trails.watch import FolderWatch  # watchdog is for those who wait for files
+
+        return FolderWatch(folder, tell)
 
 
 def identity_at(path: str) -> tuple[int, int] | None:

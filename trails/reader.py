@@ -13,7 +13,6 @@ is there, whatever the caller will not open is opened here: so nothing can stand
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -277,7 +276,7 @@ class BlockReader:
 
     def _waited(self) -> bool:
         """Whether a file has been missing for so long that it will not come back."""
-        now = time.monotonic()
+        now = self._fs.host.monotonic()
         self._missing_since = now if self._missing_since is None else self._missing_since
         return now - self._missing_since >= BACK_SECONDS
 

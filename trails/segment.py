@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 
 from trails.crypt import FileKey, file_key
@@ -52,7 +51,7 @@ class Segment:
             except DamageError:
                 if attempt == DURABLE_TRIES - 1:
                     raise
-                time.sleep(DURABLE_PAUSE)
+                self._fs.host.sleep(DURABLE_PAUSE)
         if end > self.file.size():
             raise DamageError(
                 f"{self.path}, RBA {self.file.size()}: damaged: expected {end} durable bytes, found {self.file.size()}",

@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
+
+from trails.host import Host
 
 
 class Syncer:
     """One sync at a time on a thread of its own, with a descriptor that tells a select loop of its end."""
 
-    def __init__(self) -> None:
-        self.event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trail-sync")
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._signal = host.signal()
+        self._executor = host.executor("trail-sync")
         self._future: Future[None] | None = None
-        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """Readable when the work has ended."""
+        return self._signal.fileno()
 
     def start(self, work: Callable[..., None], *args: Any) -> None:
         """Do `work` on the thread."""
-        self._future = self._pool.submit(work, *args)
-        self._future.add_done_callback(self._wake)
+        self._future = self._executor.submit(work, *args)
+        self._future.add_done_callback(lambda _: self._signal.set())
 
     def ended(self, *, wait: bool) -> bool:
         """Whether the work has ended, once; raises its error. Takes back the signal."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.event)  # before looking: what ends after the look signals again
+        self._signal.clear()  # before looking: what ends after the look signals again
         if self._future is None or not (wait or self._future.done()):
             return False
+        self._host.wait(self._future)
         future, self._future = self._future, None
         future.result()
         return True
 
     def close(self) -> None:
         """Wait for the thread, and give the descriptor back."""
-        self._pool.shutdown(wait=True)
-        with self._lock:
-            event, self.event = self.event, -1
-        if event >= 0:
-            os.close(event)
-
-    def __del__(self) -> None:
-        # Not close(): the last to let go may be the thread itself.
-        if self.event >= 0:
-            os.close(self.event)
-
-    def _wake(self, _: Future[None]) -> None:
-        with self._lock:
-            if self.event >= 0:
-                os.eventfd_write(self.event, 1)
+        self._executor.shutdown(wait=True)
+        self._signal.close()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from trails.errors import LockedError, OperatorError
-from trails.fs import File, Lock
+from trails.fs import File, Lock, Watch
+from trails.host import THIS_HOST, Host, RealSignal
 
 
 class Crash(BaseException):
@@ -84,7 +85,8 @@ class FaultFs:
     `watch`: called before that, with what the call is; it may look at what is `left()` by a crash at this call.
     """
 
-    def __init__(self, crash_at: int | None = None) -> None:
+    def __init__(self, crash_at: int | None = None, host: Host = THIS_HOST) -> None:
+        self.host = host
         self.calls = 0
         self.crash_at = crash_at
         self.fail: Callable[[str, str], None] = lambda _operation, _path: None
@@ -226,6 +228,10 @@ class FaultFs:
             raise LockedError(f"{path}: held by process (test)", hint="Stop that process first")
         self._locks.add(path)
         return _FaultLock(self, path)
+
+    def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:  # noqa: ARG002  # nothing to tell
+        """One that signals nothing: whoever watches also looks from time to time."""
+        return RealSignal()
 
     def release(self, path: str, generation: int) -> None:
         """Let a lock go, if it was taken since the last reboot."""

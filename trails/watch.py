@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +15,7 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 from trails.errors import OperatorError
+from trails.host import RealSignal
 
 # What watchdog logs, of an event that came in the moment of close() or of a full event queue, says that events are
 # lost: they are hints, so that is nothing. Without a handler Python would print it to a process's standard error.
@@ -32,7 +32,7 @@ class FolderWatch(FileSystemEventHandler):
         """Raises OperatorError if there is no such folder. `tell`: hears that the system watches too many already; then
         nothing is ever signalled.
         """
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._signal = RealSignal()
         self._observer = Observer()
         self._observer.daemon = True
         self._observer.schedule(self, folder, recursive=False)
@@ -42,29 +42,26 @@ class FolderWatch(FileSystemEventHandler):
             if error.errno in _TOO_MANY:
                 tell(f"{folder} can't be watched: {error.strerror}. It is looked at once a second instead. {_MORE}")
                 return
-            os.close(self._event)
+            self._signal.close()
             hint = "Make the folder, or name another trail"
             raise OperatorError(f"{folder} can't be watched: {error.strerror}", hint=hint) from None
 
     def fileno(self) -> int:
         """For select and poll."""
-        return self._event
+        return self._signal.fileno()
 
     def clear(self) -> None:
         """Forget what was signalled; call it before looking, so that nothing later is missed."""
-        try:
-            os.eventfd_read(self._event)
-        except BlockingIOError:
-            return
+        self._signal.clear()
 
     def close(self) -> None:
         """Stop watching."""
         if self._observer.is_alive():
             self._observer.stop()
             self._observer.join()
-        os.close(self._event)
+        self._signal.close()
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Called on watchdog's thread. Opening and reading are no changes: waking on them would feed itself."""
         if event.event_type in ("modified", "created", "moved"):
-            os.eventfd_write(self._event, 1)
+            self._signal.set()

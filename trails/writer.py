@@ -7,8 +7,6 @@ only to a new start's recovery.
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
@@ -67,7 +65,7 @@ class TrailWriter:
         self._file: TrailFile
         """The one that is written, from `open` on."""
         self._dead: GateError | None = None
-        self._syncer = Syncer()
+        self._syncer = Syncer(fs.host)
         self.max_bytes = max_bytes
         """A block that would make a file larger begins the next one."""
         self.last = Mark()
@@ -219,7 +217,7 @@ class TrailWriter:
 
     def fileno(self) -> int:
         """A descriptor that is readable when a background sync has ended and sync_done() is due."""
-        return self._syncer.event
+        return self._syncer.fileno()
 
     def encrypt(self, wanted: bool) -> None:
         """Encrypt what comes from here on, or no longer: in a new file, if that is a change."""
@@ -281,7 +279,7 @@ class TrailWriter:
             self.lost = (0, newest) if newest >= 0 else None
             mark = start or Mark()
             self.hole = find(Mark()) if self.lost else None
-            self.last = replace(mark, alter=max(alter, mark.alter), trail_id=uuid.uuid4().bytes, open=False)
+            self.last = replace(mark, alter=max(alter, mark.alter), trail_id=self._fs.host.random_bytes(16), open=False)
             self._begin_file(0, None, hole=self.hole)
             return
         self._file, self.last, self._in_force = found.file, found.mark, found.in_force
@@ -330,7 +328,7 @@ class TrailWriter:
             changes=changes,
             transactions=transactions,
             origin=self.last.origin if origin is None else origin,
-            time_us=bounded(time.time_ns() // 1000 if time_us is None else time_us),
+            time_us=bounded(self._fs.host.now_us() if time_us is None else time_us),
             csn=self.last.csn if csn is None else csn,
             payload_crc=payload.crc,
         )
@@ -370,7 +368,7 @@ class TrailWriter:
         """Make the next file. What spends an ALTER also drops the open part and tells of the hole: in its opening."""
         mark, who = self.last, self._identity
         header = FileHeader(
-            trail_id=mark.trail_id, prefix=self._trail.prefix, seqno=seqno, created_us=time.time_ns() // 1000,
+            trail_id=mark.trail_id, prefix=self._trail.prefix, seqno=seqno, created_us=self._fs.host.now_us(),
             home_id=who.home_id, group=who.group, host=who.host, source=who.source, copies=who.copies,
             last_csn=mark.csn, last_origin=mark.origin, last_state=mark.state, open=mark.open, alter=mark.alter,
             follows=None if last is None or seqno == last.header.seqno + 1 else last.header.seqno,

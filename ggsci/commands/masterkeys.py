@@ -7,7 +7,7 @@ from typing import Any
 
 from ggsci.commands.session import OperatorSession
 from ggsci.table.grammar import Parsed
-from trails.runtime.clock import local_text
+from trails.clock import local_text
 from trails.runtime.secrets import masterkeys
 
 

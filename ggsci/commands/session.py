@@ -266,7 +266,7 @@ class OperatorSession:
 
 def command_log(home: Home) -> Log:
     """Where commands are noted: the home's event log."""
-    from trails.runtime.clock import RealClock
+    from trails.clock import RealClock
     from trails.runtime.report.report import Log
 
     return Log(home, "Trailgate Command Interpreter", "", RealClock())

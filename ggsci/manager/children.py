@@ -30,9 +30,9 @@ from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import RestartRule, minutes
 from ggsci.manager.tries import Tries
 from ggsci.spawning import last_words, spawn
+from trails.clock import Clock
 from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_STOPPED, GateError, OperatorError
 from trails.position import TrailName
-from trails.runtime.clock import Clock
 from trails.runtime.home import purge
 from trails.runtime.home import registration as registrations
 from trails.runtime.home import status as statuses

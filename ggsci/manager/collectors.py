@@ -33,10 +33,10 @@ from ggsci.manager.door import MAX_REQUEST, ManagerDoor, Refusal, Visitor
 from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.spawning import spawn
+from trails.clock import Clock
 from trails.errors import GateError, OperatorError
 from trails.link import tls
 from trails.position import TrailName
-from trails.runtime.clock import Clock
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import Home
 from trails.runtime.home.status import lock_holder

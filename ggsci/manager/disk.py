@@ -20,9 +20,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from trails.clock import Clock
 from trails.errors import DiskFullError, GateError
 from trails.position import TrailName
-from trails.runtime.clock import Clock
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration
 from trails.runtime.process.diskguard import DiskGuard, Limits, Space, folders_of

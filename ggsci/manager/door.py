@@ -24,10 +24,10 @@ from typing import Any
 
 from ggsci.manager import access
 from ggsci.manager.params import ManagerParams
+from trails.clock import Clock
 from trails.controlflow import ControlFlowError
 from trails.errors import AwayError, OperatorError
 from trails.link import tls
-from trails.runtime.clock import Clock
 from trails.runtime.report.limits import EXHAUSTED, PAUSE_SECONDS, Rates, address_of, crowd_of
 from trails.runtime.report.report import Log
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ggsci.manager.noted import Noted
+from trails.clock import Clock
 from trails.errors import GateError
-from trails.runtime.clock import Clock
 from trails.runtime.home.home import Home
 
 

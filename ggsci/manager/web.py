@@ -18,8 +18,8 @@ from typing import Any
 
 from ggsci.manager.webparams import WebParams
 from ggsci.spawning import last_words, spawn
+from trails.clock import Clock
 from trails.errors import EXIT_OPERATOR
-from trails.runtime.clock import Clock
 from trails.runtime.home.home import MANAGER, Home
 from trails.runtime.report.report import Log
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ggsci.manager.webparams import MAX_LINE, WebParams
+from trails.clock import RealClock
 from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_OPERATOR, EXIT_STOPPED, GateError, OperatorError
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.masking import mask
 from trails.runtime.report.report import Log

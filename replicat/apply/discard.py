@@ -20,10 +20,10 @@ from replicat.model.target import RefusedError
 from replicat.params import ReplicatParams
 from replicat.work.decode import Spot
 from replicat.work.net.part import MappedChange
+from trails.clock import Clock, RealClock
 from trails.errors import OperatorError
 from trails.position import Position
 from trails.record import Op
-from trails.runtime.clock import Clock, RealClock
 from trails.runtime.report.stats import DISCARDS, EXCEPTIONS, IGNORED, Stats
 
 OPS = (Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)

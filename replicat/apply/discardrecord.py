@@ -16,9 +16,9 @@ from replicat.apply.discardfile import BEGINS, ENDING, FAILED
 from replicat.apply.replayed import identity
 from replicat.work.decode import Spot
 from replicat.work.net.part import MappedChange
+from trails.clock import local_text
 from trails.position import Position
 from trails.record import MISSING, Image, Value
-from trails.runtime.clock import local_text
 from trails.taming import tame_json
 
 TARGET = "Target record: "

@@ -7,10 +7,9 @@ the checkpoint row; nothing in it is a truth.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -107,6 +106,7 @@ class BatchPipeline:
             split=begin.split,
             skip=Border.of(begin.skip_until),
             note=note,
+            now=fs.host.monotonic,
         )
         self._gathers_by_itself = bounds.seconds is None
         self._trail = trail
@@ -146,7 +146,7 @@ class BatchPipeline:
     @property
     def gathers_for(self) -> float:
         """Seconds until the next batch may be taken; 0 if at once."""
-        return max(0.0, self._gathers_until - time.monotonic(), self._batcher.gathers_for)
+        return max(0.0, self._gathers_until - self._fs.host.monotonic(), self._batcher.gathers_for)
 
     @property
     def ended(self) -> str:
@@ -187,13 +187,13 @@ class BatchPipeline:
             if not self._waiting and not more:
                 return
             if not self._waiting:
-                batch = None if self._gathers_until > time.monotonic() else self._batcher.next()
+                batch = None if self._gathers_until > self._fs.host.monotonic() else self._batcher.next()
                 if not self.trail_id and (header := self._reader.header) is not None:
                     self.trail_id = header.trail_id
                 if batch is None:
                     return
                 if self._gathers_by_itself and self._batcher.at_end and batch.changes >= GATHER_CHANGES:
-                    self._gathers_until = time.monotonic() + GATHER_SECONDS
+                    self._gathers_until = self._fs.host.monotonic() + GATHER_SECONDS
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
 
@@ -202,8 +202,7 @@ class BatchPipeline:
         if not self._running:
             return None
         running = self._running[0]
-        wait([running.future], timeout=seconds)
-        return running if running.future.done() else None
+        return running if self._fs.host.wait(running.future, seconds) else None
 
     @property
     def busy(self) -> bool:

@@ -16,8 +16,8 @@ from replicat.maps.rules import rules_for
 from replicat.model.pausing import KEEP_HOURS, MOST_HOURS, Pair
 from replicat.model.target import CheckpointRow
 from replicat.params import ReplicatParams
+from trails.clock import RealClock
 from trails.errors import OperatorError
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.language.params import Pattern
 

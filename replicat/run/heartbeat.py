@@ -18,10 +18,10 @@ from replicat.model.again import ShapeChangedError
 from replicat.model.target import RefusedError
 from replicat.targets.contract import Target
 from replicat.targets.sql.heartbeatsql import HeartbeatSql, first_number
+from trails.clock import Clock
 from trails.errors import OperatorError
 from trails.heartbeat import ARROW, Arrivals, Beat, Stamp, beat_of
 from trails.record import Record
-from trails.runtime.clock import Clock
 from trails.runtime.language.heartbeattable import HeartbeatSettings, HeartbeatTable
 from trails.runtime.process.clockdiff import ClockWatch, compare
 

@@ -9,7 +9,6 @@ All of it is about one object, which holds the row, the phase and the connection
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -44,23 +43,22 @@ from replicat.run.phase import NEXT, ApplyEvent, ApplyPhase
 from replicat.run.telling import ApplyLag
 from replicat.targets.contract import Target
 from trails.checkpoint import Checkpoint, Place
+from trails.clock import Clock
 from trails.ddl import DdlChange
 from trails.errors import AnewError, AwayError, GateError, OperatorError
-from trails.fs import Fs
+from trails.fs import Fs, Watch
+from trails.host import Wait
 from trails.plan import hole_of
 from trails.position import Position, TrailName
 from trails.reader import Block
-from trails.runtime.clock import Clock
 from trails.runtime.home.registration import Registration
 from trails.runtime.home.status import FOR_TRAIL
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.process.backoff import Backoff
 from trails.runtime.process.group import GroupProcess, Request
-from trails.runtime.process.loop import Wait
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer, StatusAnswer
 from trails.runtime.report.metrics import Counters, trail_backlog
 from trails.runtime.report.stats import Stats
-from trails.watch import FolderWatch
 
 # How long a step waits for a job before it lets the main loop look around.
 LOOK_SECONDS = 0.05
@@ -120,7 +118,7 @@ class Replicat(GroupProcess):
         self._trouble = ""
         self._backoff = Backoff(params.reconnect_seconds)  # failing: nothing was committed since the last loss
         self._try_at = 0.0
-        self._watch: FolderWatch | None = None
+        self._watch: Watch | None = None
         self._end = startup.end_border(params.end, clock.now_us())
         self._finished = ""
         self._refused = ""  # CSN of a transaction that ends the process once those before it are applied
@@ -279,7 +277,7 @@ class Replicat(GroupProcess):
         if self._away:
             return []
         if self._watch is None and self._fs.exists(self._trail.folder):
-            self._watch = FolderWatch(self._trail.folder, self._note)
+            self._watch = self._fs.watch_folder(self._trail.folder, self._note)
         return [self._watch.fileno()] if self._watch is not None else []
 
     def idle_seconds(self) -> float:
@@ -319,7 +317,7 @@ class Replicat(GroupProcess):
     def _apply(self, running: RunningJob) -> None:
         """One job. The time that it takes is time that the target takes."""
         running.future.result()  # an error of the job, before anything is opened for it
-        began = time.monotonic()
+        began = self._fs.host.monotonic()
         try:
             if running.ddl:
                 self._apply_ddl(running, running.ddl)
@@ -336,7 +334,7 @@ class Replicat(GroupProcess):
         except AbendError as error:
             self._abend(running, error)
         finally:
-            self._measures.target_s += time.monotonic() - began
+            self._measures.target_s += self._fs.host.monotonic() - began
 
     def _abend(self, running: RunningJob, error: AbendError) -> NoReturn:
         """What is refused ends the process, or pauses its table; but what lies before its transaction is applied first.

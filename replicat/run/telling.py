@@ -6,9 +6,9 @@ from typing import Any
 
 from replicat.model.target import CheckpointRow
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.clock import Clock
 from trails.heartbeat import lag_of
 from trails.position import Position, TrailName
-from trails.runtime.clock import Clock
 from trails.runtime.home.registration import Registration
 
 

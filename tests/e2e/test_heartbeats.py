@@ -16,11 +16,11 @@ from replicat.run.heartbeattables import add, alter, delete, history, info
 from tests.support.beating import SECOND, BeatBench, beat, piped
 from tests.support.capturing import Capture, ask, step_until
 from tests.support.replicat_trail import table
+from trails.clock import RealClock
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.reader import BlockReader
 from trails.record import Op
-from trails.runtime.clock import RealClock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 
 pytestmark = pytest.mark.e2e

@@ -19,9 +19,9 @@ from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import admin_for, open_target
 from tests.support.capturing import Capture, ask
 from tests.support.replicat_trail import InlineEngine
+from trails.clock import RealClock
 from trails.errors import OperatorError
 from trails.fs import RealFs
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registration
 from trails.runtime.language.params import parse_text
 

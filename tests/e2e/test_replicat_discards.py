@@ -23,10 +23,10 @@ from tests.e2e.test_replicat_process import LOG, SPARKLESS, Group, group
 from tests.support.homes import bad, good
 from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import InlineEngine, table
+from trails.clock import RealClock
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.record import MISSING
-from trails.runtime.clock import RealClock
 from trails.runtime.process.control import ask
 
 pytestmark = pytest.mark.e2e

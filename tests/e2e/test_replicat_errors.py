@@ -20,11 +20,11 @@ from tests.e2e.test_replicat_postgres import D, I, U
 from tests.support.ddl_target import definition, feed_ddl, table_shape
 from tests.support.replicat_bench import REG
 from tests.support.replicat_trail import InlineEngine, table
+from trails.clock import RealClock
 from trails.ddl import ALTER, DdlChange, DdlColumn
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.record import MISSING
-from trails.runtime.clock import RealClock
 
 pytestmark = pytest.mark.e2e
 

@@ -22,9 +22,9 @@ from replicat.work.net.part import Part, Unmapped
 from tests.e2e.test_replicat_discards import DiscardBench, counts
 from tests.e2e.test_replicat_postgres import D, I, U
 from tests.support.replicat_bench import REG
+from trails.clock import RealClock
 from trails.fs import Fs, RealFs
 from trails.record import Column, TableDef
-from trails.runtime.clock import RealClock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

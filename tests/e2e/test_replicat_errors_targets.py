@@ -21,10 +21,10 @@ from replicat.targets.kinds import open_target
 from replicat.targets.sqlite.link import path_of
 from tests.support.replicat_bench import REG, Bench
 from tests.support.replicat_trail import InlineEngine, table
+from trails.clock import RealClock
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.record import Column, Op, TableDef
-from trails.runtime.clock import RealClock
 from trails.runtime.language.params import parse_text
 
 pytestmark = pytest.mark.e2e

@@ -21,8 +21,8 @@ from tests.support.killing import start
 from tests.support.mirror import Mirror
 from tests.support.trail_script import TRAIL
 from tests.support.trigger_source import HOME_ID, TriggeredDb, run_until_captured
+from trails.clock import RealClock
 from trails.errors import OperatorError
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.testing import FaultFs

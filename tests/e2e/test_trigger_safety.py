@@ -17,8 +17,8 @@ from tests.support.mirror import Mirror
 from tests.support.syncrep import WAITS, commits_wait
 from tests.support.trail_script import TRAIL
 from tests.support.trigger_source import HOME_ID, TriggeredDb, capture
+from trails.clock import RealClock
 from trails.errors import AwayError, MismatchError
-from trails.runtime.clock import RealClock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.testing import FaultFs
 

@@ -17,8 +17,8 @@ from tests.support.crashing import crash_everywhere
 from tests.support.mirror import Mirror
 from tests.support.sqlite_source import SourceFile, capture, run_until_captured, same_rows
 from tests.support.trail_script import TRAIL, holes
+from trails.clock import RealClock
 from trails.errors import MismatchError
-from trails.runtime.clock import RealClock
 from trails.testing import After, FaultFs
 
 pytestmark = pytest.mark.fault

@@ -7,11 +7,11 @@ from typing import Any
 from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
 from replicat.run.heartbeattables import add
 from tests.support.replicat_bench import Bench
+from trails.clock import Clock, RealClock
 from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, Stamp, block_records
 from trails.position import Position
 from trails.record import Op
-from trails.runtime.clock import Clock, RealClock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.writer import TrailWriter
 

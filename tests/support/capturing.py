@@ -22,6 +22,7 @@ from extract.sources.postgres.heartbeat import PostgresSeed
 from extract.sources.postgres.pgoutput import parse_lsn
 from extract.sources.postgres.source import PostgresSource
 from tests.support.trail_script import payload_of
+from trails.clock import RealClock
 from trails.codec import decode_data
 from trails.ddl import DdlChange
 from trails.fs import RealFs
@@ -29,7 +30,6 @@ from trails.plan import Planner
 from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.record import Op, TableDef
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.ddlparams import ddl_rules
 from trails.runtime.language.heartbeattable import HeartbeatTable

@@ -46,11 +46,11 @@ from tests.support.link import Source, records_of
 from tests.support.mysql_source import MysqlCapture
 from tests.support.pipelines import drop
 from tests.support.secure import Listening, certify
+from trails.clock import RealClock
 from trails.errors import AwayError
 from trails.fs import RealFs
 from trails.link import tls
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.status import lock_holder
 from trails.runtime.report.report import Log
 

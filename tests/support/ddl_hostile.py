@@ -14,10 +14,10 @@ from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import admin_for, open_target
 from tests.support.ddl_target import feed_ddl, table_shape
 from tests.support.replicat_trail import InlineEngine, TrailFeed
+from trails.clock import RealClock
 from trails.ddl import ALTER, CREATE, DdlChange, DdlColumn, TableShape
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registration
 from trails.runtime.language.params import parse_text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ggsci.manager.children import Children
 from ggsci.manager.params import ManagerParams
 from tests.support.homes import good, make_home
-from trails.runtime.clock import RealClock
+from trails.clock import RealClock
 from trails.runtime.language.params import parse_text
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock

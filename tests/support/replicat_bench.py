@@ -15,9 +15,9 @@ from replicat.run.replicat import Replicat
 from replicat.targets.contract import Target, TargetSettings
 from replicat.targets.kinds import admin_for, open_target
 from tests.support.replicat_trail import InlineEngine, TrailFeed
+from trails.clock import RealClock
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registration
 from trails.runtime.language.params import parse_text
 

@@ -14,8 +14,8 @@ from ggsci.certificates import files
 from ggsci.certificates.folder import Folder
 from ggsci.manager.collectors import Collectors
 from ggsci.manager.params import ManagerParams
+from trails.clock import RealClock
 from trails.link import tls
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.language.params import parse_text
 from trails.runtime.report.report import Log

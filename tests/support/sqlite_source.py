@@ -15,9 +15,9 @@ from extract.params import ExtractParams
 from extract.segments import SegmentSource
 from extract.sources.sqlite.kind import SQLITE
 from tests.support.mirror import Mirror
+from trails.clock import RealClock
 from trails.fs import Fs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.params import parse_text
 from trails.runtime.report.stats import DdlCounts

@@ -14,9 +14,9 @@ from extract.params import ExtractParams
 from extract.segments import SegmentSource
 from extract.source import SourceSettings
 from extract.sources.postgres.kind import POSTGRES
+from trails.clock import RealClock
 from trails.fs import Fs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.methods import METHODS
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.heartbeattable import HeartbeatTable

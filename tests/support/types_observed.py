@@ -41,10 +41,10 @@ from tests.support.capturing import Capture
 from tests.support.direct_target import Direct
 from tests.support.replicat_trail import InlineEngine
 from tests.support.type_cases import CASES, SETUP, Case
+from trails.clock import RealClock
 from trails.ddl import DdlColumn
 from trails.fs import RealFs
 from trails.record import Op
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registration
 from trails.runtime.language.params import parse_text
 

@@ -18,10 +18,10 @@ from ggsci.certificates.folder import CertificateFacts, Folder
 from tests.support.homes import as_json, bad, good, make_home
 from tests.support.secure import certify, folder
 from trails import fs
+from trails.clock import RealClock
 from trails.errors import DamageError
 from trails.fs import RealFs
 from trails.link import tls
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.report.report import Log
 

@@ -12,10 +12,10 @@ from ggsci.manager.disk import Disk
 from ggsci.manager.params import ManagerParams
 from tests.support.homes import good, group, make_home
 from trails.checkpoint import Checkpoint
+from trails.clock import RealClock
 from trails.errors import EXIT_AWAY, DiskFullError, OperatorError, ParamError
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.language import freespace
 from trails.runtime.language import globals as globals_file
 from trails.runtime.language.freespace import Bound

@@ -21,9 +21,9 @@ from ggsci.manager.slots import FIRST_SECONDS, REPEAT_SECONDS, SlotChecks
 from tests.support.homes import make_home
 from tests.support.scripted import Idle, ScriptedLog, ScriptedSource
 from tests.support.trail_script import TRAIL, Tx
+from trails.clock import Clock, RealClock
 from trails.errors import EXIT_OPERATOR, AwayError, OperatorError
 from trails.position import Position
-from trails.runtime.clock import Clock, RealClock
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registered, Registration

@@ -11,11 +11,11 @@ from demo.patience import PATIENCE, wait_for
 from extract.assemble import Assembler
 from extract.heartbeat import SEED, Heart, Heartbeats, Owner
 from tests.unit.test_extract_assemble import Blocks, transaction
+from trails.clock import Clock, RealClock
 from trails.errors import AwayError
 from trails.heartbeat import Beat, Stamp, beat_of
 from trails.position import Position
 from trails.record import Column, Op, TableDef
-from trails.runtime.clock import Clock, RealClock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.testing import FakeClock
 

@@ -15,8 +15,8 @@ from tests.support.beating import SECOND, beat, piped
 from tests.support.homes import as_json, bad, good, make_home, run
 from trails import checkpoint
 from trails.checkpoint import Checkpoint
+from trails.clock import RealClock
 from trails.heartbeat import entry_of, judged
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.language import globals as globals_file
 from trails.runtime.language.heartbeattable import HeartbeatTable

@@ -23,11 +23,11 @@ from tests.support.managing import log_of, log_text, params
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.clock import RealClock
 from trails.errors import OperatorError, ParamError
 from trails.fs import RealFs
 from trails.heartbeat import entry_of
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home import status
 from trails.runtime.home.status import ProcessFile
 from trails.runtime.language.params import parse_text

@@ -22,12 +22,12 @@ from tests.support.homes import make_home
 from tests.support.interceptor import JUNK, Interceptor
 from tests.support.secure import Listening, certify, folder, without_certificates
 from tests.support.trail_script import IDENTITY
+from trails.clock import RealClock
 from trails.errors import AwayError, OperatorError, ProtocolError, UntrustedError
 from trails.link import tls, wire
 from trails.link.channel import Channel
 from trails.link.wire import Side
 from trails.position import Position, TrailName
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration, TrailReg
 from trails.runtime.language.params import parse_text

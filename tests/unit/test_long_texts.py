@@ -12,8 +12,8 @@ import pytest
 
 from replicat.targets.sqlite.numbers import _LOOKS_NUMERIC
 from tests.support.homes import make_home
+from trails.clock import RealClock
 from trails.record import TableDef
-from trails.runtime.clock import RealClock
 from trails.runtime.language import params, prmtext
 from trails.runtime.language.params import Pattern
 from trails.runtime.masking import mask, mask_parameters

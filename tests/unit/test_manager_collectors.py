@@ -15,8 +15,8 @@ from demo.ports import free_port
 from ggsci.manager.collectors import Collectors, birth_of
 from tests.support.homes import good, make_home
 from tests.support.managing import log_of, log_text, params
+from trails.clock import RealClock
 from trails.position import TrailName
-from trails.runtime.clock import RealClock
 from trails.testing import FakeClock
 
 

@@ -18,11 +18,11 @@ from tests.support.homes import bad, good, make_home
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.clock import RealClock
 from trails.errors import OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.reader import last_header
-from trails.runtime.clock import RealClock
 from trails.runtime.language.params import parse_text
 from trails.runtime.process.loop import Stop
 from trails.runtime.process.startup import Context

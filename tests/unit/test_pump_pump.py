@@ -19,11 +19,11 @@ from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home, write
 from tests.support.link import Source
+from trails.clock import RealClock
 from trails.errors import DamageError, MismatchError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.record import Column, TableDef
-from trails.runtime.clock import RealClock
 from trails.runtime.home import pinned, registration
 from trails.runtime.home.registration import Registration
 from trails.runtime.report.report import Log

@@ -280,7 +280,7 @@ def test_a_folder_that_cannot_be_renamed_in_is_told_once_and_ends_nobody(
 
 WRITER = """
 import sys
-from trails.runtime.clock import RealClock
+from trails.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.report.report import Log
 log = Log(Home(sys.argv[1]), "Writer", f"w{sys.argv[2]}.prm", RealClock())

@@ -20,8 +20,8 @@ import pytest
 
 from demo.patience import PATIENCE
 from trails.checkpoint import Checkpoint
+from trails.clock import RealClock
 from trails.errors import AwayError, OperatorError
-from trails.runtime.clock import RealClock
 from trails.runtime.home.home import Home
 from trails.runtime.process import control as control_module
 from trails.runtime.process.control import MAX_CLIENTS, MAX_REQUEST, ControlServer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.support.trail_script import IDENTITY, MAX_BYTES, SCRIPT, TRAIL, write_tx
 from trails.checkpoint import Checkpoint
+from trails.clock import Clock
 from trails.position import Position
 from trails.reader import BlockReader
-from trails.runtime.clock import Clock
 from trails.runtime.process.loop import Process, Stop, run
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, PlaceAnswer
 from trails.runtime.report.metrics import Counters, Meter, reply, trail_backlog

@@ -13,8 +13,8 @@ from extract.sources.sqlite.heartbeat import SqliteSeed
 from tests.support.mirror import Mirror
 from tests.support.sqlite_source import HOME_ID, SourceFile, run_until_captured
 from tests.support.trail_script import TRAIL
+from trails.clock import RealClock
 from trails.errors import OperatorError
-from trails.runtime.clock import RealClock
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.language.params import parse_text
 from trails.testing import FaultFs

@@ -16,8 +16,8 @@ from ggsci.manager.web import END_SECONDS, LONGEST_WAIT, RETRIES, WebChild
 from ggsci.manager.webparams import WebHome, WebParams
 from ggsci.manager.webtokens import token_path
 from tests.support.homes import as_json, good, make_home, write
+from trails.clock import RealClock
 from trails.errors import OperatorError, ParamError
-from trails.runtime.clock import RealClock
 from trails.runtime.language.params import parse_text
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock

@@ -21,7 +21,7 @@ from tests.support.homes import good, make_home
 from tests.support.web import Site, pipeline, stage
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
-from trails.runtime.clock import RealClock
+from trails.clock import RealClock
 from trails.runtime.home import registration as registrations
 from trails.runtime.process.control import ControlServer
 from trails.runtime.report.answers import LagAnswer

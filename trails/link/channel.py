@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 from trails.errors import AwayError, GateError, ProtocolError, VersionError
+from trails.host import THIS_HOST, Host
 from trails.link import tls, wire
 from trails.link.wire import NEED_DATA, Side, Type, WireSession, WireState
 
@@ -80,7 +81,9 @@ class Traffic:
 class Channel:
     """One session's socket, its unsent bytes and its heartbeat. `peer` names the other end in messages."""
 
-    def __init__(self, sock: socket.socket, side: Side, peer: str, dead: float, now: float) -> None:
+    def __init__(
+        self, sock: socket.socket, side: Side, peer: str, dead: float, now: float, host: Host = THIS_HOST
+    ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
@@ -91,7 +94,7 @@ class Channel:
         self.unsent = 0
         self._broken = False  # nothing can be sent any more
         self._failed: GateError | None = None
-        self._epoll = select.epoll()
+        self._epoll = host.epoll()
         self._epoll.register(sock, select.EPOLLIN)
         self._armed = False
         self._bytes_out = self._bytes_in = self._messages_out = self._messages_in = self._sends = self._receives = 0

@@ -18,10 +18,10 @@ from extract.source import Source, SourceSettings
 from tests.contract.sources.places import SourcePlace
 from tests.support.mirror import Mirror
 from tests.support.trail_script import TRAIL
+from trails.clock import RealClock
 from trails.fs import Fs
 from trails.position import Position, TrailName
 from trails.record import Record
-from trails.runtime.clock import RealClock
 from trails.runtime.home.registration import Registered
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.language.params import parse_text

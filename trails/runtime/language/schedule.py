@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trails.runtime.clock import Clock, local_text
+from trails.clock import Clock, local_text
 
 if TYPE_CHECKING:
     from trails.runtime.language.params import Statement

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trails.runtime.clock import Clock
+from trails.clock import Clock
 
 DEFAULT_SECONDS = 2
 CODE = "TG-00951"

@@ -22,14 +22,12 @@ from types import FrameType
 from typing import Any, Protocol
 
 from trails.checkpoint import Checkpoint
+from trails.clock import Clock
 from trails.errors import EXIT_AWAY, GateError
-from trails.runtime.clock import Clock
+from trails.host import THIS_HOST, Host, Wait
 from trails.runtime.process.control import ControlServer
 from trails.runtime.report.metrics import Counters, Meter
 from trails.runtime.report.stats import Stats
-
-Wait = int | tuple[int, int]
-"""What to wake on while idle: a file descriptor to read from, or (descriptor, select.POLLIN | select.POLLOUT)."""
 
 FIRST_SAVE = 1.0
 BUSY_LOOK = 0.02
@@ -153,10 +151,13 @@ def run(
     control: ControlServer | None = None,
     chores: Sequence[Chore] = (),
     meter: Meter | None = None,
+    host: Host = THIS_HOST,
 ) -> None:
     """Drive the process until a stop is asked for. Any error of it comes out of here, after close()."""
     try:
-        _loop(process, save, stop, clock, checkpoint_every, control, chores, meter or Meter(process.counters, clock))
+        _loop(
+            process, save, stop, clock, checkpoint_every, control, chores, meter or Meter(process.counters, clock), host
+        )
     except BaseException:
         _close_after_error(process)
         raise
@@ -174,6 +175,7 @@ def _loop(
     control: ControlServer | None,
     chores: Sequence[Chore],
     meter: Meter,
+    host: Host,
 ) -> None:
     # The first one as soon as there is one: until then INFO can say nothing of this run.
     every = min(checkpoint_every, FIRST_SAVE)
@@ -195,7 +197,7 @@ def _loop(
         looked = now
         seconds = 0.0 if more else max(0.0, min(process.idle_seconds(), due - now))
         blocked = not more and process.blocked()
-        _wait([] if more else process.waits(), stop, control, seconds, clock)
+        _wait([] if more else process.waits(), stop, control, seconds, clock, host)
         if not more:
             meter.rested(clock.monotonic() - now, blocked=blocked)
     if not stop.forced:
@@ -210,27 +212,18 @@ def _save(process: Process, save: Callable[[Checkpoint], None], stop_status: str
     return checkpoint is not None
 
 
-def _wait(waits: Sequence[Wait], stop: Stop, control: ControlServer | None, seconds: float, clock: Clock) -> None:
+def _wait(
+    waits: Sequence[Wait], stop: Stop, control: ControlServer | None, seconds: float, clock: Clock, host: Host
+) -> None:
     """Wait for whatever comes first; serve the control socket."""
-    poller = select.poll()
-    poller.register(stop.fileno(), select.POLLIN)
-    for item in waits:
-        poller.register(*((item, select.POLLIN) if isinstance(item, int) else item))
     served = dict(control.interest()) if control else {}
-    for fd, events in served.items():
-        poller.register(fd, events)
-    ready = poller.poll(_milliseconds(seconds))
+    ready = host.poll([stop.fileno(), *waits, *served.items()], seconds)
     for fd, events in ready:
         if events & select.POLLNVAL:
             raise ValueError(f"waits() named descriptor {fd}, which is closed")
     stop.clear()
     if control:
         control.handle([fd for fd, _ in ready if fd in served], clock.monotonic())
-
-
-def _milliseconds(seconds: float) -> int:
-    # Rounded up: rounding down would spin through the last millisecond.
-    return int(seconds * 1000 + 0.999)
 
 
 def _close_after_error(process: Process) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from trails.clock import Clock, local_text
 from trails.errors import OperatorError
-from trails.runtime.clock import Clock, local_text
 from trails.runtime.language.params import Values
 from trails.runtime.language.reportparams import TIMED_VERBS
 from trails.runtime.language.schedule import CountLines, Due

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trails.clock import Clock
 from trails.errors import DamageError, GateError, LockedError
 from trails.fs import Lock
-from trails.runtime.clock import Clock
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration

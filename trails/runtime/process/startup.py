@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from trails import checkpoint as checkpoints
 from trails.checkpoint import Checkpoint
+from trails.clock import Clock, RealClock
 from trails.errors import (
     EXIT_AWAY,
     EXIT_BUG,
@@ -36,7 +37,6 @@ from trails.errors import (
     ParamError,
 )
 from trails.fs import NO_SPACE, SCARCE, Fs, Lock, RealFs
-from trails.runtime.clock import Clock, RealClock
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import MANAGER, Home, group_name
 from trails.runtime.home.registration import SOURCEISTABLE, SPECIALRUN, Registration

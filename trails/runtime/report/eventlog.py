@@ -26,9 +26,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from trails.clock import local_text
 from trails.errors import GateError, OperatorError
 from trails.fs import kind_of
-from trails.runtime.clock import local_text
 from trails.runtime.home.home import Home
 from trails.runtime.language.logparams import MOST_KEPT, LogFormat, LogSize
 from trails.taming import tame_json

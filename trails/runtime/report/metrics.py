@@ -17,11 +17,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from trails.clock import Clock
 from trails.format import HEADER_UNIT
 from trails.fs import Fs
 from trails.heartbeat import judged
 from trails.position import Position, TrailName
-from trails.runtime.clock import Clock
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer
 from trails.segment import open_segment
 

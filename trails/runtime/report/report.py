@@ -14,9 +14,9 @@ import platform
 import resource
 from collections.abc import Callable, Sequence
 
+from trails.clock import Clock, iso_text, local_text
 from trails.errors import GateError
 from trails.fs import kind_of
-from trails.runtime.clock import Clock, iso_text, local_text
 from trails.runtime.home.home import Home
 from trails.runtime.masking import mask, mask_parameters
 from trails.runtime.report.eventlog import HINT, EventLog, aged, append, indented, make_room
