@@ -40,7 +40,8 @@ lint: setup ## ruff, mypy, import-linter
 fault: setup ## the crash and damage tests alone
 	$(PYTEST) -q -n 2 -m fault
 
-soak: setup ## ten minutes under load: kills, a flapping link, purging; then HOSTILE (100,000) inputs for each parser
+soak: setup ## MINUTES (30) of simulated lives; ten minutes under load; then HOSTILE (100,000) inputs for each parser
+	@$(PYTHON_BIN) -m tests.world --first $$(date +%s) --minutes $(or $(MINUTES),30) --page docs/reliability.md
 	@$(PYTHON_BIN) -m demo.soak
 	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --dist loadgroup --timeout 0 -m hostile
 

@@ -93,21 +93,27 @@ def recover(fs: Fs, trail: TrailName, copies: bytes) -> Found:
     Raises DamageError, VersionError, KeyMissingError, and MismatchError if it is another trail's.
     """
     names = fs.listdir(trail.folder)
-    for name in names:
-        if name.startswith(trail.prefix) and name.endswith(".tmp"):
-            fs.remove(os.path.join(trail.folder, name))
     seqnos = trail.seqnos(names)
     noted = read_last(fs, trail)
     if not seqnos:
+        _remove_unfinished(fs, trail, names)
         return Found(noted, InForce())
     segment = open_segment(fs, trail, seqnos[-1], write=True)
     segment.file.hold()  # the trail's lock may have been deleted, and so be another than its holder's
+    _remove_unfinished(fs, trail, names)
     _check_ours(segment, noted, copies)
     key = segment.key if segment.header.key_id else None  # its END is sealed as all before it
     scan = _Scan(segment, str(trail))
     end = scan.mend()
     file = TrailFile(fs, trail, segment.file, segment.header, key, segment.first_rba, end)
     return Found(noted, scan.in_force, scan.mark, file, segment.ended)
+
+
+def _remove_unfinished(fs: Fs, trail: TrailName, names: Sequence[str]) -> None:
+    """What a crash left of a file that was to become the next one; of a writer that lives it would be the next."""
+    for name in names:
+        if name.startswith(trail.prefix) and name.endswith(".tmp"):
+            fs.remove(os.path.join(trail.folder, name))
 
 
 def _check_ours(segment: Segment, noted: Last | None, copies: bytes) -> None:

@@ -33,18 +33,22 @@ class After(Enum):
 
 
 @dataclass
-class _Inode:
+class Inode:
     """`data` is what processes see, `disk` what a power loss leaves; `dirty` are the ranges between the two."""
 
     data: bytearray = field(default_factory=bytearray)
     disk: bytearray = field(default_factory=bytearray)
     dirty: list[tuple[int, int]] = field(default_factory=list)
+    holder: object = None
+    """Who holds it against others, where that is modelled."""
 
     def put(self, offset: int, data: bytes) -> None:
+        """Write, as processes see it."""
         self.data[offset : offset + len(data)] = data
         self.dirty.append((offset, offset + len(data)))
 
     def sync(self) -> None:
+        """What was written is on the disk."""
         del self.disk[len(self.data) :]
         for start, end in self.dirty:
             self.disk.extend(bytes(max(0, min(end, len(self.data)) - len(self.disk))))
@@ -52,6 +56,7 @@ class _Inode:
         self.dirty.clear()
 
     def after(self, how: After) -> None:
+        """What a crash has left."""
         if how is not After.KILL:
             self.data = self._left(how)
             self.disk = bytearray(self.data)
@@ -70,10 +75,10 @@ class _Inode:
 
 
 @dataclass(frozen=True)
-class _Write:
+class TornWrite:
     """Bytes on their way into a file."""
 
-    inode: _Inode
+    inode: Inode
     offset: int
     data: bytes
 
@@ -93,10 +98,10 @@ class FaultFs:
         self.watch: Callable[[str], None] | None = None
         self.appends = False
         """Whether the call that `fail` is asked about makes a file longer: what a full disk refuses."""
-        self._torn: _Write | None = None
+        self._torn: TornWrite | None = None
         self._log: list[tuple[str, str]] = []
-        self._names: dict[str, _Inode] = {}
-        self._synced_names: dict[str, _Inode] = {}
+        self._names: dict[str, Inode] = {}
+        self._synced_names: dict[str, Inode] = {}
         self._locks: set[str] = set()
         self._generation = 0
 
@@ -113,10 +118,10 @@ class FaultFs:
 
     def left(self, how: After) -> FaultFs:
         """A file system of its own: this one, rebooted after a crash now, or in the call that is being watched."""
-        twins: dict[int, _Inode] = {}
+        twins: dict[int, Inode] = {}
 
-        def twin(inode: _Inode) -> _Inode:
-            made = _Inode(bytearray(inode.data), bytearray(inode.disk), list(inode.dirty))
+        def twin(inode: Inode) -> Inode:
+            made = Inode(bytearray(inode.data), bytearray(inode.disk), list(inode.dirty))
             return twins.setdefault(id(inode), made)
 
         other = FaultFs()
@@ -139,17 +144,17 @@ class FaultFs:
 
     def take_away(self, path: str, *, by: bytes | None = None) -> None:
         """Remove a file behind everybody's back, or put another one in its place; who has it open keeps what it had."""
-        other = None if by is None else _Inode(bytearray(by), bytearray(by))
+        other = None if by is None else Inode(bytearray(by), bytearray(by))
         for names in (self._names, self._synced_names):
             names.pop(path, None)
             if other is not None:
                 names[path] = other
 
-    def holds(self, path: str, inode: _Inode) -> bool:
+    def holds(self, path: str, inode: Inode) -> bool:
         """Whether the path leads to this file."""
         return self._names.get(path) is inode
 
-    def links(self, inode: _Inode) -> int:
+    def links(self, inode: Inode) -> int:
         """How many names it has."""
         return sum(each is inode for each in self._names.values())
 
@@ -162,7 +167,7 @@ class FaultFs:
         """A file's bytes as they are now."""
         return bytes(self._names[path].data)
 
-    def called(self, operation: str, path: str, torn: _Write | None = None) -> None:
+    def called(self, operation: str, path: str, torn: TornWrite | None = None) -> None:
         """Count a call, and crash or fail if it is its turn; then of a write only what is `torn` is done."""
         self.calls += 1
         self._log.append((operation, path))
@@ -186,14 +191,14 @@ class FaultFs:
         self.called("create", path)
         if path in self._names:
             raise FileExistsError(path)
-        self._names[path] = _Inode()
-        return _FaultFile(self, path, self._names[path])
+        self._names[path] = Inode()
+        return OpenFile(self, path, self._names[path])
 
     def open(self, path: str, *, write: bool = False) -> File:  # noqa: ARG002  # modes are not modelled
         self.called("open", path)
         if path not in self._names:
             raise FileNotFoundError(path)
-        return _FaultFile(self, path, self._names[path])
+        return OpenFile(self, path, self._names[path])
 
     def rename(self, source: str, target: str) -> None:
         self.called("rename", target)
@@ -255,11 +260,13 @@ class _FaultLock:
         self._fs.release(self._path, self._generation)
 
 
-class _FaultFile:
-    def __init__(self, fs: FaultFs, path: str, inode: _Inode) -> None:
+class OpenFile:
+    """One of its files, as one process has it open."""
+
+    def __init__(self, fs: FaultFs, path: str, inode: Inode) -> None:
         self._fs, self._path, self._inode, self._generation = fs, path, inode, fs.generation
 
-    def _called(self, operation: str, torn: _Write | None = None) -> None:
+    def _called(self, operation: str, torn: TornWrite | None = None) -> None:
         if self._generation != self._fs.generation:
             raise Crash(f"{operation} {self._path}: this process is dead")
         self._fs.called(operation, self._path, torn)
@@ -271,7 +278,7 @@ class _FaultFile:
     def write_at(self, offset: int, data: bytes | memoryview) -> None:
         # An append may stop half-way; the durable end, inside one sector, is never torn.
         appends = offset >= len(self._inode.data)
-        self._called("write", _Write(self._inode, offset, bytes(data)[: len(data) // 2]) if appends else None)
+        self._called("write", TornWrite(self._inode, offset, bytes(data)[: len(data) // 2]) if appends else None)
         self._inode.put(offset, bytes(data))
 
     def size(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trails.crypt import FileKey, need_master_key, new_file_key
+from trails.errors import AnewError
 from trails.format import (
     BLOCK_HEADER_SIZE,
     DURABLE_OFFSET,
@@ -112,7 +113,10 @@ def begin(fs: Fs, trail: TrailName, header: FileHeader, opening: Sequence[PlainB
     file.write_at(0, data)
     file.datasync()
     need_master_key(fs, trail, header, temp)
-    fs.rename(temp, path)
+    try:
+        fs.rename(temp, path)
+    except FileNotFoundError:
+        raise AnewError(f"{temp} was removed while it was written", hint="START: nothing is lost") from None
     fs.sync_dir(trail.folder)
     write_last(fs, trail, Last(header.trail_id, header.seqno, header.alter))
     return TrailFile(fs, trail, file, header, key, len(data), len(data))

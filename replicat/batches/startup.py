@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from replicat.batches import holes
 from replicat.batches.batch import Batcher, Cutting, looker, read_records
@@ -29,16 +30,17 @@ from replicat.params import End
 from replicat.targets.contract import Target
 from trails.csn import like
 from trails.ddl import DdlChange
-from trails.errors import OperatorError
-from trails.format import BlockKind
+from trails.errors import MismatchError, OperatorError
+from trails.format import BlockKind, FileHeader
 from trails.fs import Fs
 from trails.plan import Left, Planner, hole_of
 from trails.position import Position, TrailName
-from trails.reader import BlockReader, first_seqno
+from trails.reader import BlockReader, first_seqno, last_header
 from trails.record import Op, TableDef
 from trails.runtime.home.registration import Registration
 
 Note = Callable[[str], None]
+T = TypeVar("T")
 
 
 BLOCKS_AHEAD = 5000
@@ -94,12 +96,8 @@ def _expect_first_file(reg: Registration, fs: Fs, trail: TrailName) -> None:
     first = first_seqno(fs, trail)
     if not first:
         return
-    reader = BlockReader(fs, trail)
-    try:
-        reader.read(payload=False)
-        begun = reader.header.created_us if reader.header else 0
-    finally:
-        reader.close()
+    header = _first_header(fs, trail)
+    begun = header.created_us if header is not None else 0
     if begun > reg.added_us:
         raise OperatorError(
             f"the trail begins with {trail.path(first)}, a file begun after {reg.name} was added: those before it are "
@@ -245,12 +243,16 @@ def _tell_older(border: Border | None, row: CheckpointRow, fs: Fs, trail: TrailN
 
 def _csn_before(fs: Fs, trail: TrailName) -> str:
     """That of the last transaction before the trail's first file; empty if there was none."""
-    reader = BlockReader(fs, trail)
-    try:
+    header = _first_header(fs, trail)
+    return header.last_csn if header is not None else ""
+
+
+def _first_header(fs: Fs, trail: TrailName) -> FileHeader | None:
+    def look(reader: BlockReader) -> FileHeader | None:
         reader.read(payload=False)
-        return reader.header.last_csn if reader.header else ""
-    finally:
-        reader.close()
+        return reader.header
+
+    return from_first_file(fs, trail, look)
 
 
 def _applied(csn: str, reg: Registration) -> str:
@@ -305,17 +307,33 @@ def _behind_hole(row: CheckpointRow, fs: Fs, trail: TrailName, note: Note) -> Ch
 
 def changed_tables(fs: Fs, trail: TrailName) -> set[tuple[str, str]]:
     """The source tables whose shape changes somewhere in the trail, as far as it is still there."""
-    found: set[tuple[str, str]] = set()
-    reader = BlockReader(fs, trail)
-    try:
+
+    def look(reader: BlockReader) -> set[tuple[str, str]]:
+        found: set[tuple[str, str]] = set()
         while (block := reader.read(payload=False)) is not None:
             if block.header.is_ddl and reader.header:
                 for record in read_records(fs, trail, reader.header.trail_id, reader.definitions, block):
                     if record[0] == Op.DDL:
                         found.update(DdlChange.from_wire(record[1]).names)
-    finally:
-        reader.close()
-    return found
+        return found
+
+    return from_first_file(fs, trail, look)
+
+
+def from_first_file(fs: Fs, trail: TrailName, look: Callable[[BlockReader], T]) -> T:
+    """What is found by reading from the trail's first file on; looks again where that was purged meanwhile.
+
+    Nothing that is still to be applied is purged, but a group may start while files go that lie behind it.
+    """
+    while True:
+        first, reader = first_seqno(fs, trail), BlockReader(fs, trail)
+        try:
+            return look(reader)
+        except MismatchError:
+            if first_seqno(fs, trail) == first:
+                raise
+        finally:
+            reader.close()
 
 
 def end_border(end: End | None, now_us: int) -> Border | None:
@@ -349,12 +367,8 @@ def is_beyond(row: CheckpointRow, end: Border) -> str:
 
 def source_kind(fs: Fs, trail: TrailName) -> str:
     """The kind of database that a trail's changes are of; empty as long as there is no trail."""
-    reader = BlockReader(fs, trail)
-    try:
-        reader.read(payload=False)
-        return reader.header.source.get("kind", "") if reader.header else ""
-    finally:
-        reader.close()
+    header = last_header(fs, trail)
+    return header.source.get("kind", "") if header is not None else ""
 
 
 def definitions_at(fs: Fs, trail: TrailName, position: Position | None, trail_id: bytes) -> list[TableDef]:

@@ -6,9 +6,11 @@ import pytest
 
 from ggsci.manager import purge as manager_purge
 from ggsci.manager.rules import PurgeRule
+from replicat.batches import startup
 from tests.support.trail_script import IDENTITY, SCRIPT, write_tx
 from trails import checkpoint
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
+from trails.errors import MismatchError
 from trails.position import TrailName
 from trails.reader import BlockReader
 from trails.runtime.home import registration
@@ -38,6 +40,26 @@ def prepared() -> tuple[Home, FaultFs, list[int]]:
     save = Checkpoint("REP1", "REPLICAT", (ReadCheckpoint("trail", place, place),))
     checkpoint.save(fs, home.checkpoint("REP1", "REPLICAT"), save)
     return home, fs, seqnos
+
+
+def test_a_start_that_looks_at_the_whole_trail_while_it_is_purged():
+    """It looks again from the file that is the first by then; a file that is missing between others is told."""
+    home, fs, seqnos = prepared()
+
+    def purge_once(operation: str, path: str) -> None:
+        if operation == "open" and path == TRAIL.path(seqnos[1]):
+            fs.fail = lambda _operation, _path: None
+            assert list(manager_purge.purge(home, RULES, 0))
+
+    fs.fail = purge_once
+    assert startup.changed_tables(fs, TRAIL) == set()
+    assert TRAIL.seqnos(fs.listdir(TRAIL.folder)) == seqnos[-2:]
+    assert startup.source_kind(fs, TRAIL) == "postgresql"
+
+    _, holed, _ = prepared()
+    holed.take_away(TRAIL.path(seqnos[1]))
+    with pytest.raises(MismatchError, match=f"{TRAIL.file_name(seqnos[1])}: expected this file"):
+        startup.changed_tables(holed, TRAIL)
 
 
 def calls_of_a_purge() -> tuple[int, int]:

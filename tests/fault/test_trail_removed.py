@@ -23,7 +23,7 @@ from tests.support.trail_script import (
     write_tx,
 )
 from trails import reader as trail_reader
-from trails.errors import GateError, LockedError, MismatchError, OperatorError
+from trails.errors import EXIT_AWAY, AnewError, GateError, LockedError, MismatchError, OperatorError
 from trails.fs import RealFs
 from trails.keeping import KEPT, read_last
 from trails.position import Position, TrailName
@@ -62,6 +62,25 @@ def calls_of_the_script() -> int:
     fs = FaultFs()
     run_script(fs, [0], [])
     return fs.calls
+
+
+def test_a_file_removed_while_it_is_made_ends_its_writer_for_a_new_start() -> None:
+    """Somebody removes lt000000001.tmp before it has its name: that is no fault of ours, and a new start goes on."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    write_tx(writer, SCRIPT[0])
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "rename" and path == TRAIL.path(1):
+            fs.take_away(TRAIL.temp_path(1))
+
+    fs.fail = fail
+    with pytest.raises(AnewError, match=r"lt000000001\.tmp was removed") as ended:
+        writer.roll()
+    assert ended.value.exit_code == EXIT_AWAY
+    writer.abandon()
+    fs.fail = lambda _operation, _path: None
+    assert open_writer(fs).last.origin == Position(0, 1)
 
 
 def test_a_file_removed_at_any_call_loses_nothing() -> None:
@@ -232,15 +251,22 @@ def test_a_deleted_lock_is_taken_anew_and_two_writers_never_meet(real) -> None:
 
 
 def test_a_second_writer_never_enters_the_file_of_a_living_one(real) -> None:
-    """The lock's file is deleted, and another writer comes before ours has looked: the open file itself is held."""
+    """The lock's file is deleted, and another writer comes before ours has looked: the open file itself is held.
+
+    The file that ours is just making, under a name of its own, is not removed either.
+    """
     fs, trail = real
     writer = opened(fs, trail)
     write_tx(writer, SCRIPT[0])
     writer.sync()
     before = Path(trail.path(0)).read_bytes()
     Path(trail.lock_path()).unlink()
+    coming = Path(trail.temp_path(1))
+    coming.write_bytes(b"")
     with pytest.raises(LockedError, match="lt000000000: another process still writes it"):
         opened(fs, trail)
+    assert coming.exists()
+    coming.unlink()
     assert Path(trail.path(0)).read_bytes() == before
     write_tx(writer, SCRIPT[1])
     writer.look()

@@ -71,7 +71,7 @@ class Home:
             self.fs.makedirs(folder)
             made.append((folder, new))
         if not self.fs.exists(self._id_path):
-            replace_durably(self.fs, self._id_path, (os.urandom(16).hex() + "\n").encode())
+            replace_durably(self.fs, self._id_path, (self.fs.host.random_bytes(16).hex() + "\n").encode())
         return made
 
     @cached_property

@@ -1,0 +1,212 @@
+"""What goes wrong, and what an operator does: each line of a plan, carried out.
+
+A fault that meets nobody (no link to cut, no process to kill) waits for a victim, for a while; then it is forgotten.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tests.world.plan import Fault
+from tests.world.programs import MAINS
+
+if TYPE_CHECKING:
+    from tests.world.fibers import Proc
+    from tests.world.machines import Machine
+    from tests.world.world import World
+
+Draw = random.Random
+Act = Callable[["World", Draw], bool]
+"""Does it; False where there was nobody to meet."""
+
+
+def _victim(world: World, draw: Draw, kinds: tuple[str, ...] = tuple(MAINS)) -> Proc | None:
+    found = [proc for proc in world.procs if proc.kind in kinds and not proc.dying]
+    return draw.choice(found) if found else None
+
+
+def _machine(world: World, draw: Draw) -> Machine:
+    return draw.choice((world.near, world.far))
+
+
+def _kill(world: World, draw: Draw) -> bool:
+    victim, edges = _victim(world, draw), draw.randint(1, 40)
+    if victim is None or victim.die_in is not None:
+        return False
+    victim.die_in = edges
+    return True
+
+
+def _kill_at_start(world: World, draw: Draw) -> bool:
+    """The next one of its kind, soon after it began."""
+    world.doomed[draw.choice(tuple(MAINS))] = draw.randint(1, 60)
+    return True
+
+
+def _freeze(world: World, draw: Draw) -> bool:
+    victim, seconds = _victim(world, draw), draw.random() * 4
+    if victim is None:
+        return False
+    victim.frozen_until = world.now + int(seconds * 1e6)
+    world.tell(victim.name, f"is frozen for {seconds:.3f} s")
+    return True
+
+
+def _zombie(world: World, draw: Draw) -> bool:
+    """Frozen, and thawed beside its successor: its locks' files are removed, and its link goes on."""
+    victim, seconds = _victim(world, draw), 0.2 + draw.random() * 3
+    if victim is None or victim.process is None:
+        return False
+    victim.frozen_until = world.now + int(seconds * 1e6)
+    world.tell(victim.name, f"is frozen for {seconds:.3f} s, its locks are removed, and another is started")
+    victim.superseded = True
+    for folder in ("dirdat", "dirpcs"):
+        victim.machine.fs.forget_locks(victim.machine.home.folder(folder))
+    if victim.kind == "collector":
+        world.manager.restart()
+        for link in world.links:
+            link.near.reset = True
+    else:
+        world.start(victim.kind)
+    return True
+
+
+def _sync_fails(world: World, draw: Draw) -> bool:
+    _machine(world, draw).fs.next_sync_fails = True
+    return True
+
+
+def _power(world: World, draw: Draw) -> bool:
+    machine, seconds = _machine(world, draw), draw.random() * 2
+    if not machine.up:
+        return False
+    world.lose_power(machine, seconds)
+    return True
+
+
+def _cut(world: World, draw: Draw) -> bool:
+    links = [link for link in world.links if link.is_open]
+    if not links:
+        return False
+    world.tell("network", "the link is cut")
+    draw.choice(links).cut()
+    return True
+
+
+def _silence(world: World, draw: Draw) -> bool:
+    """Half open: nothing arrives any more, and nobody is told."""
+    links, seconds = [link for link in world.links if link.is_open], draw.random() * 5
+    if not links:
+        return False
+    draw.choice(links).silent_until = world.now + int(seconds * 1e6)
+    world.tell("network", f"the link is silent for {seconds:.3f} s")
+    return True
+
+
+def _unreachable(world: World, draw: Draw) -> bool:
+    seconds = draw.random() * 2
+    world.unreachable_until = world.now + int(seconds * 1e6)
+    world.tell("network", f"nobody reaches far for {seconds:.3f} s")
+    return True
+
+
+def _target_crash(world: World, draw: Draw) -> bool:
+    world.tell("target", "crashes: what it had not flushed is gone")
+    world.server.crash(draw.random())
+    return True
+
+
+def _target_away(world: World, draw: Draw) -> bool:
+    world.tell("target", "closes all connections")
+    world.server.break_connections()
+    return True
+
+
+def _disk(world: World, draw: Draw) -> bool:
+    machine, what = _machine(world, draw), draw.choice(("full", "EIO"))
+    seconds, share = draw.random() * 0.5, draw.choice((0.05, 0.5, 1.0))
+    machine.fs.trouble = (what, world.now + int(seconds * 1e6), share)
+    world.tell(machine.name, f"its disk has trouble ({what}) in {share:.0%} of calls for {seconds:.3f} s")
+    return True
+
+
+def _checkpoints_lost(world: World, draw: Draw) -> bool:
+    machine = _machine(world, draw)
+    if not (gone := machine.fs.empty(machine.home.folder("dirchk"))):
+        return False
+    world.tell(machine.name, f"somebody removes {', '.join(gone)}")
+    return True
+
+
+def _locks_lost(world: World, draw: Draw) -> bool:
+    machine = _machine(world, draw)
+    gone = [path for folder in ("dirdat", "dirpcs") for path in machine.fs.forget_locks(machine.home.folder(folder))]
+    if not gone:
+        return False
+    world.tell(machine.name, f"somebody removes {', '.join(gone)}")
+    return True
+
+
+def _clock_jumps(world: World, draw: Draw) -> bool:
+    machine, seconds = _machine(world, draw), draw.randrange(-3600, 3600)
+    machine.skew += seconds * 1_000_000
+    world.tell(machine.name, f"its clock jumps by {seconds} s")
+    return True
+
+
+def _manager_killed(world: World, draw: Draw) -> bool:
+    manager = world.manager.far
+    if manager.dying:
+        return False
+    world.kill(manager, "and its successor knows no Collector")
+    world.manager.restart()
+    return True
+
+
+def _purge(world: World, draw: Draw) -> bool:
+    machine = _machine(world, draw)
+    if not machine.up or any(proc.kind == "purge" and proc.machine is machine for proc in world.procs):
+        return False
+    world.manager.purge(machine)
+    return True
+
+
+def _rollover(world: World, draw: Draw) -> bool:
+    victim = _victim(world, draw, ("extract", "pump"))
+    if victim is None or victim.process is None:
+        return False
+    world.tell("operator", f"SEND {victim.name}, ROLLOVER")
+    victim.orders.append("ROLLOVER")
+    return True
+
+
+def _stop(world: World, draw: Draw) -> bool:
+    victim = _victim(world, draw)
+    if victim is None:
+        return False
+    world.tell("operator", f"STOP {victim.name}")
+    victim.stop.request()
+    return True
+
+
+ACTS: Mapping[str, Act] = MappingProxyType({
+    "kill": _kill, "kill at start": _kill_at_start, "freeze": _freeze, "zombie": _zombie, "sync fails": _sync_fails,
+    "power": _power, "cut": _cut,
+    "silence": _silence, "unreachable": _unreachable, "target crash": _target_crash, "target away": _target_away,
+    "disk": _disk, "checkpoints lost": _checkpoints_lost, "locks lost": _locks_lost, "clock jumps": _clock_jumps,
+    "manager killed": _manager_killed, "purge": _purge, "rollover": _rollover, "stop": _stop,
+})  # fmt: skip
+LATER = frozenset(("kill", "kill at start", "disk", "sync fails"))
+"""What meets its victim only later, and counts then."""
+
+
+def carry_out(world: World, fault: Fault) -> bool:
+    """Whether it met anybody."""
+    if not ACTS[fault.kind](world, random.Random(fault.seed)):
+        return False
+    if fault.kind not in LATER:
+        world.met(fault.kind)
+    return True

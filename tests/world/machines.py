@@ -1,0 +1,133 @@
+"""A machine of the world: its disk, its clocks, and what its processes wait with. See trails.host.Host.
+
+Time is the world's and moves only between two turns; each machine's wall clock may be wrong by its own `skew`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from tests.world.disk import Disk
+from tests.world.network import SimEpoll
+from trails.host import Wait
+from trails.runtime.home.home import SUBDIRS, Home
+from trails.testing import Crash
+
+if TYPE_CHECKING:
+    from tests.world.fibers import Proc
+    from tests.world.world import World
+
+EPOCH_US = 1_700_000_000_000_000
+
+
+class Machine:
+    """See Host. `up`: it has power. `home`: the one that is on it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.up, self.skew = True, 0
+        root = f"/{name}"
+        self.folders = frozenset((root, *(f"{root}/{folder}" for folder in SUBDIRS)))
+        self.fs = Disk(self)
+        self.home = Home(root, self.fs)
+        self.home.create_subdirs()
+        self.fs.sync_dir(f"{root}/dirpcs")
+        self.id = self.home.id  # kept from now on: its lock must not be met by two fibers
+
+    # clocks
+
+    def now_us(self) -> int:
+        return EPOCH_US + self.world.now + self.skew
+
+    def monotonic(self) -> float:
+        return self.world.now / 1e6
+
+    def sleep(self, seconds: float) -> None:
+        self.world.wait(lambda: False, seconds)
+
+    # the rest of Host
+
+    def random_bytes(self, size: int) -> bytes:
+        return self.world.draws["ids"].randbytes(size)
+
+    def poll(self, waits: Sequence[Wait], seconds: float) -> list[tuple[int, int]]:
+        numbers = [item if isinstance(item, int) else item[0] for item in waits]
+        ends = [(number, self.world.ends[number]) for number in numbers]  # one that is closed is a bug
+        self.world.edge("poll", "")
+        found = [(number, 1) for number, end in ends if end.readable()]
+        if not found and seconds > 0:
+            self.world.wait(lambda: any(end.readable() for _, end in ends), seconds)
+            found = [(number, 1) for number, end in ends if end.readable()]
+        return found
+
+    def epoll(self) -> SimEpoll:
+        return SimEpoll(self.world)
+
+    def signal(self) -> SimSignal:
+        return SimSignal(self.world)
+
+    def executor(self, name: str) -> Any:
+        return SimExecutor(self.world.running, name)
+
+    def thread(self, name: str, work: Callable[[], None]) -> None:
+        self.world.running.spawn(name, work)
+
+    def wait(self, future: Future[Any], seconds: float | None = None) -> bool:
+        if not future.done():
+            self.world.wait(future.done, seconds)
+        return future.done()
+
+
+class SimSignal:
+    """See Signal."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._is_set = world, False
+        self._number = world.descriptor(self)
+
+    def readable(self) -> bool:
+        return self._is_set
+
+    def fileno(self) -> int:
+        return self._number
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def close(self) -> None:
+        self._world.ends.pop(self._number, None)
+        self._number = -1
+
+
+class SimExecutor:
+    """See Host.executor: each work is a fiber of the process, interleaved with the others at every edge."""
+
+    def __init__(self, proc: Proc, name: str) -> None:
+        self._proc, self._name = proc, name
+        self._last: Future[Any] | None = None
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def main() -> None:
+            try:
+                found = work(*args)
+            except Crash:
+                raise
+            except BaseException as error:  # noqa: BLE001  -- as a pool does
+                future.set_exception(error)
+            else:
+                future.set_result(found)
+
+        self._proc.spawn(self._name, main)
+        self._last = future
+        return future
+
+    def shutdown(self, wait: bool = True) -> None:
+        if wait and self._last is not None and not self._last.done():
+            self._proc.world.wait(self._last.done, None)

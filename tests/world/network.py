@@ -1,0 +1,196 @@
+"""The network between the two machines: bytes are on their way until the scheduler lets them arrive."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.world.machines import Machine
+    from tests.world.world import World
+
+CAPACITY = 16 << 10
+"""Bytes that one direction takes before its writer has to wait."""
+WRITABLE = 4
+
+
+class Pipe:
+    """One direction: bytes on their way, and bytes that arrived. `over`: its end was sent; `over_here`: it came."""
+
+    def __init__(self) -> None:
+        self.flying, self.here = bytearray(), bytearray()
+        self.over = self.over_here = False
+        self.reader: SimSocket
+        self.writer: SimSocket
+
+
+class Link:
+    """One connection."""
+
+    def __init__(self, world: World, near: Machine, far: Machine) -> None:
+        self.world = world
+        self.silent_until = 0
+        self.pipes = [Pipe(), Pipe()]
+        self.near = SimSocket(world, near, self.pipes[0], self.pipes[1], far.name)
+        self.far = SimSocket(world, far, self.pipes[1], self.pipes[0], near.name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody still has it."""
+        return not (self.near.closed and self.far.closed)
+
+    def moving(self) -> list[Pipe]:
+        """Directions in which something is on its way."""
+        if self.world.now < self.silent_until:
+            return []
+        return [pipe for pipe in self.pipes if pipe.flying or (pipe.over and not pipe.over_here)]
+
+    def deliver(self, pipe: Pipe) -> None:
+        """Some of what is on its way arrives."""
+        count = self.world.piece(len(pipe.flying))
+        data = bytes(pipe.flying[:count])
+        del pipe.flying[:count]
+        if pipe.reader.closed:
+            if data and (not pipe.reader.vanished or pipe.reader.machine.up):
+                pipe.writer.reset = True  # the other end knows no such connection
+            pipe.over_here = pipe.over_here or (pipe.over and not pipe.flying)
+            return
+        pipe.here += data
+        pipe.over_here = pipe.over_here or (pipe.over and not pipe.flying)
+
+    def cut(self) -> None:
+        """Some of what is on its way still arrives; then both ends learn that it is over."""
+        for pipe in self.pipes:
+            if pipe.flying:
+                pipe.here += pipe.flying[: self.world.piece(len(pipe.flying))]
+            pipe.flying.clear()
+        self.near.reset = self.far.reset = True
+
+
+class SimSocket:
+    """What Channel and PumpDoor use of a socket."""
+
+    def __init__(self, world: World, machine: Machine, out: Pipe, inn: Pipe, peer: str) -> None:
+        self.world, self.machine, self.out, self.inn, self.peer = world, machine, out, inn, peer
+        out.writer = inn.reader = self
+        self.reset = self.closed = self.vanished = False
+        self._number = world.descriptor(self)
+
+    def readable(self) -> bool:
+        """For a poll."""
+        return bool(self.inn.here or self.inn.over_here or self.reset)
+
+    def writable(self) -> bool:
+        """For an epoll that asks for it."""
+        return self.reset or self._room() > 0
+
+    def _room(self) -> int:
+        return CAPACITY - len(self.out.flying) - len(self.out.here)
+
+    def setblocking(self, flag: bool) -> None: ...
+
+    def setsockopt(self, *args: Any) -> None: ...
+
+    def fileno(self) -> int:
+        return -1 if self.closed else self._number
+
+    def getpeername(self) -> tuple[str, int]:
+        if self.reset:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        return self.peer, 7810
+
+    def sendmsg(self, pieces: list[memoryview], _ancillary: Any = (), _flags: int = 0) -> int:
+        self.world.edge("send", "link")
+        if self.reset:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        data = b"".join(pieces)[: max(0, self._room())]
+        if not data:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        self.out.flying += data
+        return len(data)
+
+    def send(self, data: bytes) -> int:
+        return self.sendmsg([memoryview(data)])
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        self.world.edge("recv", "link")
+        if self.inn.here:
+            data = bytes(self.inn.here[:size])
+            if not flags & socket.MSG_PEEK:
+                del self.inn.here[: len(data)]
+            return data
+        if self.reset:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        if self.inn.over_here:
+            return b""
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def recv_into(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        data = self.recv(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def shutdown(self, _how: int) -> None:
+        self.out.over = True
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self.vanished:
+            return
+        if self.inn.here:
+            self.out.reader.reset = True
+        self.out.over = True
+
+
+class SimListener:
+    """Where a Collector is called."""
+
+    def __init__(self, world: World) -> None:
+        self.queue: list[SimSocket] = []
+        self.closed = False
+        self._number = world.descriptor(self)
+
+    def readable(self) -> bool:
+        return bool(self.queue)
+
+    def fileno(self) -> int:
+        return self._number
+
+    def accept(self) -> tuple[SimSocket, tuple[str, int]]:
+        if not self.queue:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return self.queue.pop(0), ("near", 5000)
+
+    def close(self) -> None:
+        self.closed = True
+        for sock in self.queue:
+            sock.close()
+
+
+class SimEpoll:
+    """See Epoll: ready when its socket can be read, or be written to where that was asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._socket, self._events = world, None, 0
+        self._number = world.descriptor(self)
+
+    def register(self, sock: Any, events: int) -> None:
+        self._socket, self._events = sock, events
+
+    def modify(self, sock: Any, events: int) -> None:
+        self._socket, self._events = sock, events
+
+    def readable(self) -> bool:
+        sock: Any = self._socket
+        return sock is not None and (sock.readable() or bool(self._events & WRITABLE and sock.writable()))
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        self._socket = None
+        self._world.ends.pop(self._number, None)

@@ -1,0 +1,95 @@
+"""What a life has in store, drawn from its number before it begins: sizes, commits, and a list of faults.
+
+As the faults are a list, one can be left out and the life lived again: so a long story becomes a short one. Sizes are
+drawn once a life, as lives without pauses and lives that pause everywhere find different things.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+HEADER = 4096
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Shares are of 1, sizes in bytes, times in seconds."""
+
+    pause: float
+    near_file: int
+    far_file: int
+    block: int
+    batch: int
+    decode: bool
+    checkpoint: float
+    source_lost: float
+    slow: float
+    sync: float
+    answer_lost: float
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """What happens at a moment (us); `seed` says to whom, and how long."""
+
+    at: int
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at / 1e6:.3f} s"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One life. `commits`: when the source commits its transactions (us)."""
+
+    seed: int
+    sizes: Sizes
+    commits: tuple[int, ...]
+    faults: tuple[Fault, ...]
+
+    def without(self, *faults: Fault) -> Plan:
+        """The same life with fewer faults."""
+        return replace(self, faults=tuple(fault for fault in self.faults if fault not in faults))
+
+
+WEIGHTS: Mapping[str, int] = MappingProxyType({
+    "kill": 10, "kill at start": 5, "freeze": 5, "zombie": 3, "sync fails": 3, "power": 3, "cut": 5,
+    "silence": 2, "unreachable": 1,
+    "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "locks lost": 1, "clock jumps": 1,
+    "manager killed": 2, "purge": 10, "rollover": 2, "stop": 3,
+})  # fmt: skip
+ORDERS = frozenset(("purge", "rollover", "stop"))
+"""What an operator does; all others are faults."""
+
+
+def draw(seed: int) -> Plan:
+    """The life of this number."""
+    rnd = random.Random(f"{seed} plan")
+    sizes = Sizes(
+        pause=rnd.choice((0.0, 0.01, 0.05, 0.3)),
+        near_file=HEADER + rnd.choice((600, 1500, 6000)),
+        far_file=HEADER + rnd.choice((500, 1500, 9000)),
+        block=rnd.choice((200, 600, 3000)),
+        batch=rnd.choice((4, 20, 1000)),
+        decode=rnd.random() < 0.5,
+        checkpoint=rnd.choice((0.3, 1.0, 5.0)),
+        source_lost=rnd.choice((0.0, 0.0, 0.01)),
+        slow=rnd.choice((0.0, 0.1, 0.5)),
+        sync=rnd.choice((0.0, 0.001, 0.01)),
+        answer_lost=rnd.choice((0.0, 0.05, 0.2)),
+    )
+    gap, at, commits = rnd.choice((0.02, 0.2)), 1_000_000, []
+    for _ in range(rnd.randint(8, 30)):
+        commits.append(at)
+        at += int(rnd.expovariate(1 / gap) * 1e6)
+    end = at + 2_000_000
+    kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
+    count = rnd.choice((8, 12, 20))
+    faults = [Fault(rnd.randrange(1_000_000, end), rnd.choices(kinds, weights)[0], rnd.randrange(1 << 30))
+              for _ in range(count)]  # fmt: skip
+    return Plan(seed, sizes, tuple(commits), tuple(sorted(faults)))

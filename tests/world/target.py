@@ -1,0 +1,116 @@
+"""The target database of the world: ListTarget on a server that may be away, may crash, and may still commit when
+nobody listens any more.
+
+A COMMIT that was sent is under way until the server takes it up or drops it; until then it holds the checkpoint row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from replicat.model.target import CheckpointRow
+from tests.support.list_target import ListTarget, Store, shape
+from trails.errors import AwayError
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "notes", "note")]
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A COMMIT that the server has got."""
+
+    tables: Any
+    row: CheckpointRow | None
+
+
+class Server:
+    """What outlives connections. Those of another `epoch` than now are broken."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = Store()
+        self.epoch = 0
+        self.down_until = 0
+        self.under_way: UnderWay | None = None
+
+    def settle(self, *, lands: bool) -> None:
+        """Take up, or drop, the COMMIT under way."""
+        found, self.under_way = self.under_way, None
+        if found is None or not lands:
+            return
+        before = self.store.row
+        self.store.tables, self.store.row = found.tables, found.row
+        self.world.rules.committed(before)
+
+    def settle_later(self) -> None:
+        """Its client is gone: nobody knows what becomes of it."""
+        draw, found = self.world.draws["target"], self.under_way
+        lands = draw.random() < 0.6
+
+        def settle() -> None:
+            if self.under_way is found:
+                self.world.tell("target", f"the COMMIT under way {'lands' if lands else 'is dropped'}")
+                self.settle(lands=lands)
+
+        self.world.later(draw.random() * 0.8, settle)
+
+    def crash(self, down: float) -> None:
+        """It forgets what it had committed and not flushed, and is away for so many seconds."""
+        self.store.crash()
+        self.under_way = None
+        self.epoch += 1
+        self.down_until = self.world.now + int(down * 1e6)
+
+    def break_connections(self) -> None:
+        """Of all clients."""
+        self.epoch += 1
+        if self.under_way is not None:
+            self.settle_later()
+
+
+class SimTarget(ListTarget):
+    """One connection. See replicat.targets.contract.Target."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.store, SHAPES)
+        self.world, self.server = world, world.server
+        self._epoch = -1
+
+    def _call(self, name: str) -> None:
+        world, server = self.world, self.server
+        world.edge("target", name)
+        if name == "connect":
+            if world.now < server.down_until:
+                raise AwayError("the target can't be reached")
+            self._epoch = server.epoch
+        self._check_connection()
+        if name in ("begin", "flush", "add_row") and server.under_way is not None:
+            world.wait(lambda: server.under_way is None, None)  # the row is locked
+            self._check_connection()
+
+    def _check_connection(self) -> None:
+        if self._epoch != self.server.epoch:
+            raise AwayError("the target closed the connection")
+
+    def commit(self) -> None:
+        self._call("commit")
+        world, server = self.world, self.server
+        server.under_way = mine = UnderWay(self._tables, self._new)
+        self._tables = None
+        world.edge("target", "COMMIT sent")
+        if world.hostile and world.draws["target"].random() < world.plan.sizes.answer_lost:
+            world.met("answer lost")
+            world.tell("target", "the answer of COMMIT is lost")
+            server.settle_later()
+            raise AwayError("the connection broke in COMMIT")
+        self._check_connection()
+        if server.under_way is mine:
+            server.settle(lands=True)
+
+    def _flushed(self) -> None:
+        super()._flushed()
+        self.world.rules.shows("flush")

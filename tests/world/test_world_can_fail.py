@@ -1,0 +1,83 @@
+"""Each planted fault (plants.py) is found: the world can fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.world.plan import draw
+from tests.world.plants import PLANTS, Plant
+from tests.world.shrink import broken_by, shrink
+from tests.world.story import PAGE, page
+
+SEEDS = {
+    "no_sync": 1,
+    "durable_end_before_data": 1,
+    "no_folder_sync": 1,
+    "end_not_twice": 37,
+    "new_file_not_synced": 1,
+    "failed_sync_tried_again": 2,
+    "sync_covers_what_came_later": 1,
+    "tail_not_rewritten": 47,
+    "torn_tail_kept": 4,
+    "place_of_the_header": 1,
+    "lock_not_taken": 163,
+    "reads_past_durable": 28,
+    "next_file_too_soon": 72,
+    "restart_passed_over": 1,
+    "early_release": 1,
+    "no_restart": 18,
+    "nothing_abandoned": 1,
+    "place_taken_back": 1,
+    "checkpoint_before_its_data": 6,
+    "early_ack": 1,
+    "farewell_without_sync": 81,
+    "begin_for_an_end": 1,
+    "open_part_dropped": 7,
+    "pump_counts_what_is_under_way": 1,
+    "one_ack_for_all": 6,
+    "goes_on_where_it_was": 1,
+    "open_transaction_not_needed": 299,
+    "no_compare": 10,
+    "row_from_memory": 2,
+    "unflushed_checkpoint": 2,
+    "row_not_flushed": 1,
+    "lost_answer_is_a_yes": 2,
+    "purge_too_far": 10,
+    "purge_without_a_checkpoint": 21,
+}
+"""The life in which each was found; what is changed since may have moved it to another."""
+MOST_LIVES = 1000
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the life that is noted, or in one of the first ones."""
+    plant.do(monkeypatch)
+    for seed in (SEEDS.get(plant.name, 1), *range(1, MOST_LIVES)):
+        text, _ = broken_by(draw(seed))
+        if text:
+            print(f"{plant.name}: life {seed}: {text}")
+            return
+    pytest.fail(f"{plant.name}: {plant.do.__doc__} Not found in {MOST_LIVES} lives")
+
+
+def test_each_invariant_that_lives_here_has_plants() -> None:
+    """Two at least; I6, I8, I9 and I11 are about rows and sizes, and have their own tests."""
+    count = Counter(name for plant in PLANTS for name in plant.breaks.split())
+    assert all(count[name] >= 2 for name in ("I1", "I2", "I3", "I4", "I5", "I7", "I10")), count
+    assert len(PLANTS) >= 30
+
+
+def test_a_violation_is_told_on_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the few faults that it needs, and the number that brings it back."""
+    name = "lock_not_taken"
+    next(plant for plant in PLANTS if plant.name == name).do(monkeypatch)
+    seed = next(seed for seed in (SEEDS[name], *range(1, MOST_LIVES)) if broken_by(draw(seed))[0])
+    plan, world = shrink(draw(seed))
+    told = page(plan, world)
+    assert len(plan.faults) < len(draw(seed).faults)
+    assert f"--seed {seed}" in told
+    assert "VIOLATION" in told.splitlines()[-1]
+    assert len(told.splitlines()) <= PAGE + 4
