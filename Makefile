@@ -28,7 +28,7 @@ steady: setup ## all tests three times on a busy machine with a slow disk: which
 	@$(PYTHON_BIN) -m tests.support.steady -q -n 4 --dist loadgroup --no-loadscope-reorder
 
 check: lint ## the quick loop: lint, the tests without databases and Spark, and which test proves what
-	$(PYTEST) -q -n 2 -m "not e2e and not spark"
+	$(PYTEST) -q -n 2 -m "not e2e and not spark and not soak"
 	@$(PYTHON_BIN) -m tests.support.proved
 
 lint: setup ## ruff, mypy, import-linter
@@ -42,6 +42,7 @@ fault: setup ## the crash and damage tests alone
 
 soak: setup ## MINUTES (30) of simulated lives; ten minutes under load; then HOSTILE (100,000) inputs for each parser
 	@$(PYTHON_BIN) -m tests.world --first $$(date +%s) --minutes $(or $(MINUTES),30) --page docs/reliability.md
+	$(PYTEST) -q -n 2 --dist loadgroup -m soak
 	@$(PYTHON_BIN) -m demo.soak
 	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --dist loadgroup --timeout 0 -m hostile
 

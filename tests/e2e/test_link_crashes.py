@@ -58,6 +58,7 @@ def test_a_remote_file_deleted_under_its_collector_costs_a_session(bench):
         assert f"{name} was removed while it was written" in bench.log()
 
 
+@pytest.mark.soak
 def test_GG_05_GG_07_kills_of_both_sides_at_random_times_lose_and_double_nothing(bench):
     """CW-02, CW-03: SIGKILL of pump or Collector while blocks flow, twenty times; each transaction stands once.
 
@@ -86,6 +87,7 @@ def test_GG_05_GG_07_kills_of_both_sides_at_random_times_lose_and_double_nothing
     assert (written.trail, written.seqno) == ("./dirdat/rt", last_header(bench.fs, bench.remote).seqno)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("bench", [{}, {"parameters": "NOPASSTHRU"}], indirect=True, ids=["PASSTHRU", "NOPASSTHRU"])
 def test_a_link_cut_at_random_bytes_loses_and_doubles_nothing(bench, proxy):
     """Cuts inside greetings, block headers, payloads and acknowledgements; only whole blocks reach the trail."""

@@ -251,6 +251,7 @@ def test_CW_17_all_checkpoint_files_deleted_under_running_groups(running: Rig) -
     running.ends_equal()
 
 
+@pytest.mark.soak
 def test_CW_17_all_checkpoint_files_deleted_under_stopped_groups(running: Rig) -> None:
     """Stopped groups lose their checkpoint files; the Managers purge nothing unread, and all go on where they stood."""
     pipeline = running.pipeline

@@ -231,6 +231,7 @@ def _image(*values: object) -> list[str]:
     return [str(value) for value in values]
 
 
+@pytest.mark.soak
 def test_killed_at_random_points_under_load(group: Group):
     """I10: SIGKILL again and again; unique swaps, key changes, foreign keys and a table without a key end right."""
     model = Model(group.feed, 7)

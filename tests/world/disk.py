@@ -138,6 +138,16 @@ class Disk(FaultFs):
             del self.owners[path]
         return gone
 
+    def files_of(self, folder: str) -> dict[str, bytes]:
+        """A copy of its files, but for those that are just made."""
+        paths = [path for path in self._names if os.path.dirname(path) == folder and not path.endswith(".tmp")]
+        return {path: bytes(self._names[path].data) for path in paths}
+
+    def put_back(self, files: dict[str, bytes]) -> None:
+        """Somebody replaces files by such a copy, durably."""
+        for path, data in files.items():
+            self.take_away(path, by=data)
+
     def empty(self, folder: str) -> list[str]:
         """Somebody removes every file of a folder, durably."""
         gone = [path for path in self._names if os.path.dirname(path) == folder]

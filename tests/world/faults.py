@@ -141,6 +141,23 @@ def _checkpoints_lost(world: World, draw: Draw) -> bool:
     return True
 
 
+def _checkpoints_restored(world: World, draw: Draw) -> bool:
+    """GG-18: an older copy of all checkpoint files is put back."""
+    machine, seconds = _machine(world, draw), draw.random() * 2
+    folder = machine.home.folder("dirchk")
+    if not (kept := machine.fs.files_of(folder)):
+        return False
+
+    def restore() -> None:
+        if world.hostile:
+            machine.fs.put_back(kept)
+            world.rules.forgets(machine)
+            world.tell(machine.name, f"the files of {seconds:.3f} s ago are put back into {folder}")
+
+    world.later(seconds, restore)
+    return True
+
+
 def _locks_lost(world: World, draw: Draw) -> bool:
     machine = _machine(world, draw)
     gone = [path for folder in ("dirdat", "dirpcs") for path in machine.fs.forget_locks(machine.home.folder(folder))]
@@ -196,7 +213,8 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "kill": _kill, "kill at start": _kill_at_start, "freeze": _freeze, "zombie": _zombie, "sync fails": _sync_fails,
     "power": _power, "cut": _cut,
     "silence": _silence, "unreachable": _unreachable, "target crash": _target_crash, "target away": _target_away,
-    "disk": _disk, "checkpoints lost": _checkpoints_lost, "locks lost": _locks_lost, "clock jumps": _clock_jumps,
+    "disk": _disk, "checkpoints lost": _checkpoints_lost, "checkpoints restored": _checkpoints_restored,
+    "locks lost": _locks_lost, "clock jumps": _clock_jumps,
     "manager killed": _manager_killed, "purge": _purge, "rollover": _rollover, "stop": _stop,
 })  # fmt: skip
 LATER = frozenset(("kill", "kill at start", "disk", "sync fails"))

@@ -60,7 +60,8 @@ class Plan:
 WEIGHTS: Mapping[str, int] = MappingProxyType({
     "kill": 10, "kill at start": 5, "freeze": 5, "zombie": 3, "sync fails": 3, "power": 3, "cut": 5,
     "silence": 2, "unreachable": 1,
-    "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "locks lost": 1, "clock jumps": 1,
+    "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
+    "locks lost": 1, "clock jumps": 1,
     "manager killed": 2, "purge": 10, "rollover": 2, "stop": 3,
 })  # fmt: skip
 ORDERS = frozenset(("purge", "rollover", "stop"))

@@ -22,6 +22,7 @@ MEANS: Mapping[str, str] = MappingProxyType({
     "target crash": "the target crashes and forgets what it had committed and not flushed",
     "target away": "the target closes all connections",
     "checkpoints lost": "all checkpoint files of a host are deleted",
+    "checkpoints restored": "all checkpoint files of a host are replaced by older copies",
     "locks lost": "all lock files of a host are deleted",
     "clock jumps": "a host's clock jumps by up to an hour",
     "manager killed": "the Manager is killed; the next one knows no Collector",

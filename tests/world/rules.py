@@ -142,6 +142,12 @@ class Rules:
         elif self.world.draws["looks"].random() < LOOKS and (machine := self._writes_to(proc)).up:
             self._check_written(proc, point, self._look_behind(machine))
 
+    def forgets(self, machine: Machine) -> None:
+        """Older checkpoint files were put back there: who starts from them needs more, which costs nothing."""
+        for kind in list(self._needed):
+            if self.world.machine_of(kind) is machine:
+                del self._needed[kind]
+
     def _check_flushed(self, needed: Position) -> None:
         flushed = self.world.server.store.flushed
         row = flushed[1] if flushed else None
