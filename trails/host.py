@@ -27,8 +27,8 @@ class Signal(Protocol):
         """Readable while it is set; -1 once it was closed."""
         ...
 
-    def set(self) -> None:
-        """From any thread, also after its owner has closed it."""
+    def set(self, _done: object = None, /) -> None:
+        """From any thread, also after its owner has closed it; a Future may call it when it is done."""
         ...
 
     def clear(self) -> None:
@@ -102,7 +102,7 @@ class RealSignal:
     def fileno(self) -> int:
         return self._fd
 
-    def set(self) -> None:
+    def set(self, _done: object = None, /) -> None:
         with self._lock:
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)

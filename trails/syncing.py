@@ -25,14 +25,15 @@ class Syncer:
     def start(self, work: Callable[..., None], *args: Any) -> None:
         """Do `work` on the thread."""
         self._future = self._executor.submit(work, *args)
-        self._future.add_done_callback(lambda _: self._signal.set())
+        self._future.add_done_callback(self._signal.set)
 
     def ended(self, *, wait: bool) -> bool:
         """Whether the work has ended, once; raises its error. Takes back the signal."""
         self._signal.clear()  # before looking: what ends after the look signals again
         if self._future is None or not (wait or self._future.done()):
             return False
-        self._host.wait(self._future)
+        if not self._future.done():
+            self._host.wait(self._future)
         future, self._future = self._future, None
         future.result()
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -202,7 +202,8 @@ class BatchPipeline:
         if not self._running:
             return None
         running = self._running[0]
-        return running if self._fs.host.wait(running.future, seconds) else None
+        wait([running.future], timeout=seconds)
+        return running if running.future.done() else None
 
     @property
     def busy(self) -> bool:

@@ -219,7 +219,7 @@ class Way:
         """A turn of the Collector in which nothing comes: its wait ends as at a signal, and nobody wants its end."""
         stop._writer.send(b"\0")
         deadline = time.monotonic() + SECONDS
-        while ("collector/server.py", "_poll") not in self.profile.heard:
+        while ("trails/host.py", "RealHost.poll") not in self.profile.heard:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         stop.clear()
