@@ -93,7 +93,7 @@ class SimSignal:
     def fileno(self) -> int:
         return self._number
 
-    def set(self) -> None:
+    def set(self, _done: object = None, /) -> None:
         self._is_set = True
 
     def clear(self) -> None:
