@@ -84,6 +84,8 @@ def find_row(
         note(f"The group was added again; going on at position {row.position} of its checkpoint row")
     else:
         new = row
+        if row.position == Position(0, 0) and not row.trail_id:  # nothing was applied yet: what went since is missed
+            _expect_first_file(reg, fs, trail)
         note(f"Going on at position {row.position} of the checkpoint row")
     new = _started(new, reg, fs, trail, warn, row.csn)
     if new != row:

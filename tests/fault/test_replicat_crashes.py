@@ -284,6 +284,18 @@ def test_files_that_were_deleted_before_the_first_start_are_missed(fs: FaultFs):
         assert store.row is not None
 
 
+def test_a_first_file_that_was_deleted_while_nothing_of_it_was_applied_is_missed(fs: FaultFs):
+    """I8: the target has only the group's row, as it was made, or crashed back to it; then the first file goes."""
+    store = Store()
+    made(fs, ListTarget(store, SHAPES)).close()
+    assert store.row is not None
+    assert store.row.position == Position(0, 0)
+    TrailFeed(fs, TRAIL).close()
+    fs.remove(TRAIL.path(0))
+    with pytest.raises(OperatorError, match=r"begins with .*rt000000001, a file begun after REP1 was added"):
+        run(fs, ListTarget(store, SHAPES))
+
+
 def test_another_trail_of_the_same_name_is_refused(fs: FaultFs):
     """The row bears the trail's id; an ALTER to the new trail's start accepts it."""
     store = Store()

@@ -7,7 +7,7 @@ of each file the bytes, each in its own way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trails.errors import DiskFullError, LockedError, OperatorError
@@ -65,6 +65,7 @@ class Disk(FaultFs):
 
     def _refuse(self, what: str, operation: str, path: str, fault: str) -> None:
         self.world.met(fault)
+        self.world.windows_of.disk(what, operation, path)
         self.world.tell(self.machine.name, f"{operation} {os.path.basename(path)} fails: {what}")
         if what == "full":
             raise DiskFullError(f"cannot {operation} {path}: No space left on device {INJECTED}")
@@ -93,6 +94,16 @@ class Disk(FaultFs):
 
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:  # nothing to tell
         return SimWatch(self, folder)
+
+    @property
+    def names(self) -> Mapping[str, Inode]:
+        """What processes see."""
+        return self._names
+
+    @property
+    def synced_names(self) -> Mapping[str, Inode]:
+        """What a loss of power leaves for sure."""
+        return self._synced_names
 
     def lose_power(self) -> list[str]:
         """What becomes of what was not synced; told in words."""

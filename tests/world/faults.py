@@ -5,13 +5,16 @@ A fault that meets nobody (no link to cut, no process to kill) waits for a victi
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tests.world.plan import Fault
-from tests.world.programs import MAINS
+from tests.world.operator import alter_rollover
+from tests.world.plan import HEADER, Fault
+from tests.world.programs import GROUPS, MAINS
+from tests.world.windows import TRAILS
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
@@ -63,6 +66,7 @@ def _zombie(world: World, draw: Draw) -> bool:
     victim.frozen_until = world.now + int(seconds * 1e6)
     world.tell(victim.name, f"is frozen for {seconds:.3f} s, its locks are removed, and another is started")
     victim.superseded = True
+    world.windows_of.zombie(victim)
     for folder in ("dirdat", "dirpcs"):
         victim.machine.fs.forget_locks(victim.machine.home.folder(folder))
     if victim.kind == "collector":
@@ -115,6 +119,7 @@ def _unreachable(world: World, draw: Draw) -> bool:
 
 def _target_crash(world: World, draw: Draw) -> bool:
     world.tell("target", "crashes: what it had not flushed is gone")
+    world.windows_of.target_crash()
     world.server.crash(draw.random())
     return True
 
@@ -155,6 +160,47 @@ def _checkpoints_restored(world: World, draw: Draw) -> bool:
             world.tell(machine.name, f"the files of {seconds:.3f} s ago are put back into {folder}")
 
     world.later(seconds, restore)
+    return True
+
+
+def _trail_file(world: World, draw: Draw) -> tuple[Machine, str] | None:
+    """One that has something durable in it."""
+    machine = _machine(world, draw)
+    trail = TRAILS[machine.name]
+    found = [path for path in machine.fs.names if path.startswith(str(trail)) and path[-1].isdigit()]
+    return (machine, draw.choice(sorted(found))) if found else None
+
+
+def _byte_flipped(world: World, draw: Draw) -> bool:
+    """CW-22: below the durable end of an old file or of the newest."""
+    found = _trail_file(world, draw)
+    if found is None:
+        return False
+    machine, path = found
+    durable = len(machine.fs.names[path].disk)
+    if durable <= HEADER:
+        return False
+    rba, bit = draw.randrange(HEADER, durable), 1 << draw.randrange(8)
+
+    def flip(data: bytearray) -> None:
+        data[rba] ^= bit
+
+    machine.fs.corrupt(path, flip)
+    world.tampered.add(os.path.basename(path))
+    world.windows_of.met("CW-22")
+    world.tell(machine.name, f"a bit flips in {path}, RBA {rba}")
+    return True
+
+
+def _file_removed(world: World, draw: Draw) -> bool:
+    """An old one, or the one that is written."""
+    found = _trail_file(world, draw)
+    if found is None:
+        return False
+    machine, path = found
+    machine.fs.take_away(path)
+    world.tampered.add(os.path.basename(path))
+    world.tell(machine.name, f"somebody removes {path}")
     return True
 
 
@@ -200,6 +246,24 @@ def _rollover(world: World, draw: Draw) -> bool:
     return True
 
 
+def _info(world: World, draw: Draw) -> bool:
+    """SEND ..., STATUS: what it answers must be true."""
+    victim = _victim(world, draw, tuple(GROUPS))
+    if victim is None or victim.process is None:
+        return False
+    victim.orders.append("STATUS")
+    return True
+
+
+def _alter(world: World, draw: Draw) -> bool:
+    """STOP, ALTER ..., ETROLLOVER and START, by ggsci."""
+    kind = draw.choice(("extract", "pump"))
+    if not world.machine_of(kind).up or any(proc.kind == "operator" for proc in world.procs):
+        return False
+    alter_rollover(world, kind)
+    return True
+
+
 def _stop(world: World, draw: Draw) -> bool:
     victim = _victim(world, draw)
     if victim is None:
@@ -214,8 +278,10 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "power": _power, "cut": _cut,
     "silence": _silence, "unreachable": _unreachable, "target crash": _target_crash, "target away": _target_away,
     "disk": _disk, "checkpoints lost": _checkpoints_lost, "checkpoints restored": _checkpoints_restored,
+    "byte flipped": _byte_flipped, "trail file removed": _file_removed,
     "locks lost": _locks_lost, "clock jumps": _clock_jumps,
-    "manager killed": _manager_killed, "purge": _purge, "rollover": _rollover, "stop": _stop,
+    "manager killed": _manager_killed, "purge": _purge, "rollover": _rollover, "info": _info,
+    "alter": _alter, "stop": _stop,
 })  # fmt: skip
 LATER = frozenset(("kill", "kill at start", "disk", "sync fails"))
 """What meets its victim only later, and counts then."""

@@ -44,6 +44,8 @@ class Proc:
         self.stop: Any = Wish(world)
         self.lock: Any = None
         """Its group's."""
+        self.group: Any = None
+        """Its group's registration, as it was read at its start."""
 
     def spawn(self, what: str, main: Callable[[], None]) -> Fiber:
         """One more thread."""

@@ -24,6 +24,7 @@ class Sizes:
     block: int
     batch: int
     decode: bool
+    only_kv: bool
     checkpoint: float
     source_lost: float
     slow: float
@@ -62,9 +63,10 @@ WEIGHTS: Mapping[str, int] = MappingProxyType({
     "silence": 2, "unreachable": 1,
     "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
     "locks lost": 1, "clock jumps": 1,
-    "manager killed": 2, "purge": 10, "rollover": 2, "stop": 3,
+    "byte flipped": 1, "trail file removed": 1, "manager killed": 2, "purge": 10,
+    "rollover": 2, "alter": 2, "info": 6, "stop": 3,
 })  # fmt: skip
-ORDERS = frozenset(("purge", "rollover", "stop"))
+ORDERS = frozenset(("purge", "rollover", "alter", "info", "stop"))
 """What an operator does; all others are faults."""
 
 
@@ -78,6 +80,7 @@ def draw(seed: int) -> Plan:
         block=rnd.choice((200, 600, 3000)),
         batch=rnd.choice((4, 20, 1000)),
         decode=rnd.random() < 0.5,
+        only_kv=rnd.random() < 0.2,
         checkpoint=rnd.choice((0.3, 1.0, 5.0)),
         source_lost=rnd.choice((0.0, 0.0, 0.01)),
         slow=rnd.choice((0.0, 0.1, 0.5)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from collector.collector import Collector
 from collector.door import PumpDoor
 from collector.server import Server
-from extract.extract import Extract, Settings
+from extract.extract import Ears, Extract, Settings
 from extract.longtrans import LongSetting
 from pump.job import PumpJob
 from pump.params import PumpParams
@@ -27,6 +27,7 @@ from trails.checkpoint import Checkpoint
 from trails.errors import DamageError, OperatorError
 from trails.link import wire
 from trails.position import TrailName
+from trails.runtime.home import obeyed, registration
 from trails.runtime.home.registration import Registration, TrailReg
 from trails.runtime.home.status import ProcessFile
 from trails.runtime.language.params import parse_text
@@ -64,10 +65,11 @@ class QuietLog:
 
 
 @cache
-def pump_params(decode: bool) -> PumpParams:
+def pump_params(decode: bool, only_kv: bool) -> PumpParams:
     """Its parameter file, read."""
     text = f"EXTRACT pmp1\nRMTHOST far, MGRPORT 7809, NOTLS, TIMEOUT {DEAD_SECONDS}\nRMTTRAIL ./dirdat/rt\n"
-    mode = "NOPASSTHRU" if decode else "PASSTHRU"
+    mode = "NOPASSTHRU" if decode or only_kv else "PASSTHRU"
+    mode += "\nTABLEEXCLUDE s.notes;" if only_kv else ""
     return PumpParams.from_statements(parse_text(f"{text}RETRYDELAY 1\n{mode}\nTABLE *.*;\n", "pmp1.prm"))
 
 
@@ -98,7 +100,7 @@ NO_CONTROL: Any = _NoControl()
 
 def drive(world: World, proc: Proc, process: Any) -> None:
     """As startup drives it: saves through the machine's disk, and orders between two steps."""
-    group, machine = GROUPS[proc.kind], proc.machine
+    group, machine = proc.group, proc.machine
     path, began = proc.machine.home.checkpoint(group.name, group.kind), machine.now_us()
     proc.process = process
     standing = HomeStanding(
@@ -113,8 +115,12 @@ def drive(world: World, proc: Proc, process: Any) -> None:
 
     def obey(_now: float) -> None:
         while proc.orders:
+            order = proc.orders.pop(0)
+            if order == "STATUS":
+                world.rules.answered(proc, process.status())
+                continue
             try:
-                process.command(proc.orders.pop(0), {})
+                process.command(order, {})
             except OperatorError as error:  # who asks is answered with it
                 world.tell(proc.name, f"answers: {error}", aside=True)
 
@@ -132,19 +138,25 @@ def drive(world: World, proc: Proc, process: Any) -> None:
 
 def extract(world: World, proc: Proc) -> None:
     """See extract.build."""
-    machine, sizes = proc.machine, world.plan.sizes
+    machine, home, sizes, group = proc.machine, proc.machine.home, world.plan.sizes, proc.group
     settings = Settings(
-        "EXT1", proc.machine.home.id, "near", LOCAL, "./dirdat/lt", sizes.near_file, flush_seconds=0.02,
-        block_bytes=sizes.block, long=LongSetting(after=0),
+        "EXT1", home.id, "near", LOCAL, "./dirdat/lt", sizes.near_file, group.alter_no, tuple(group.alter.items()),
+        obeyed.read(home, "EXT1"), flush_seconds=0.02, block_bytes=sizes.block, long=LongSetting(after=0),
     )  # fmt: skip
-    drive(world, proc, Extract.start(machine.fs, settings, SimSource(world), machine))
+    ears = Ears(obeyed=lambda number: obeyed.note(home, "EXT1", number))
+    world.windows_of.extract_starts()
+    made = Extract.start(machine.fs, settings, SimSource(world), machine, ears=ears)
+    world.windows_of.extract_started()
+    drive(world, proc, made)
 
 
 def pump(world: World, proc: Proc) -> None:
     """See pump.build."""
     machine, home = proc.machine, proc.machine.home
     job = PumpJob(
-        pump_params(world.plan.sizes.decode), home.id, "near", LOCAL, "./dirdat/lt", 1, home.pinned("PMP1"),
+        pump_params(world.plan.sizes.decode, world.plan.sizes.only_kv), home.id, "near", LOCAL, "./dirdat/lt", 1,
+        home.pinned("PMP1"),
+        alter_no=proc.group.alter_no, alter=proc.group.alter,
     )  # fmt: skip
     try:
         previous = checkpoint.load(machine.fs, home.checkpoint("PMP1", "EXTRACT"))
@@ -162,10 +174,8 @@ class HeardPump(Pump):
         self._world = world
 
     def _handle(self, event: wire.Event) -> None:
-        if isinstance(event, wire.Ack):
-            self._world.rules.pump_told(event.origin)
-        elif isinstance(event, wire.Welcome):
-            self._world.rules.welcomed(event.origin)
+        if isinstance(event, wire.Welcome):
+            self._world.windows_of.welcomed(event)
         super()._handle(event)
 
 
@@ -187,9 +197,15 @@ class SmallCollector(Collector):
         self.world.rules.acknowledged(ack.origin)
         return ack
 
+    def take(self, block: wire.BlockMessage) -> None:
+        """See Collector."""
+        super().take(block)
+        self.world.windows_of.taken(block, self._hello)
+
     def greet(self, hello: wire.Hello) -> wire.Welcome:
         """See Collector."""
         welcome = super().greet(hello)
+        self.world.rules.welcomes(welcome.origin)
         self._alive().max_bytes = self.world.plan.sizes.far_file
         return welcome
 
@@ -213,8 +229,9 @@ def replicat(world: World, proc: Proc) -> None:
     """See replicat.build."""
     machine = proc.machine
     process = Replicat(
-        replicat_params(world.plan.sizes.batch), REP1, REMOTE, fs=machine.fs, clock=machine, target=SimTarget(world),
-        engine=InlineEngine(machine.fs), note=lambda text: world.tell(proc.name, text, aside=True),
+        replicat_params(world.plan.sizes.batch), proc.group, REMOTE, fs=machine.fs, clock=machine,
+        target=SimTarget(world), engine=InlineEngine(machine.fs),
+        note=lambda text: world.tell(proc.name, text, aside=True),
     )  # fmt: skip
     drive(world, proc, process)
 
@@ -223,8 +240,10 @@ def as_group(main: Callable[[World, Proc], None]) -> Callable[[World, Proc], Non
     """Under the group's lock, as startup begins."""
 
     def begin(world: World, proc: Proc) -> None:
-        proc.lock = lock = proc.machine.fs.lock(proc.machine.home.lock(GROUPS[proc.kind].name))
+        home, name = proc.machine.home, GROUPS[proc.kind].name
+        proc.lock = lock = proc.machine.fs.lock(home.lock(name))
         try:
+            proc.group = registration.load(home, name)
             main(world, proc)
         finally:
             lock.release()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tests.world.lives import Sum
+from tests.world.windows import HERE
 
 MEANS: Mapping[str, str] = MappingProxyType({
     "kill": "SIGKILL between any two calls of a process, also in the middle of a write",
@@ -23,6 +24,10 @@ MEANS: Mapping[str, str] = MappingProxyType({
     "target away": "the target closes all connections",
     "checkpoints lost": "all checkpoint files of a host are deleted",
     "checkpoints restored": "all checkpoint files of a host are replaced by older copies",
+    "byte flipped": "a bit flips in a trail file, below its durable end",
+    "trail file removed": "somebody deletes a trail file, maybe the one that is written",
+    "info": "an operator asks a group for its status, and the answer is held against the world",
+    "alter": "an operator stops a group, has it begin a new file by ALTER, and starts it",
     "locks lost": "all lock files of a host are deleted",
     "clock jumps": "a host's clock jumps by up to an hour",
     "manager killed": "the Manager is killed; the next one knows no Collector",
@@ -55,6 +60,8 @@ def _figures(total: Sum, date: str) -> str:
         ("calls of disk, network, source and target", f"{total.counts['calls']:,}"),
         ("trail files purged", f"{total.counts['files purged']:,}"),
     ]
+    met = ", ".join(f"{window} {total.counts[window]:,}" for window in HERE)
+    told.append(("crash windows met", met))
     faults = [(kind, f"{total.faults[kind]:,}", MEANS[kind]) for kind in sorted(MEANS)]
     return "\n".join([
         "`make soak` lives these lives, and writes this part.", "",

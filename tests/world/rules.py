@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from replicat.model.target import CheckpointRow
 from tests.world.disk import INJECTED, WAYS
-from tests.world.programs import LOCAL, REMOTE
+from tests.world.source import KV, Commit
+from tests.world.windows import TRAILS
 from trails.checkpoint import Checkpoint
-from trails.errors import EXIT_AWAY, GateError, LockedError
+from trails.errors import EXIT_AWAY, EXIT_OPERATOR, DamageError, GateError, LockedError, OperatorError
 from trails.position import START, Position
 from trails.reader import last_header
 from trails.recovery import Found, recover
+from trails.runtime.report.answers import StatusAnswer
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 LOOKS = 0.25
 """The share of the moments at which somebody is told something that are looked behind: the dearest rule of all."""
-TRAILS = {"near": LOCAL, "far": REMOTE}
 
 
 class ViolationError(Exception):
@@ -41,7 +42,6 @@ class Rules:
     def __init__(self, world: World) -> None:
         self.world = world
         self.violation: ViolationError | None = None
-        self._acknowledged = START
         self._needed: dict[str, Position] = {}
         self._told = {"near": START, "far": START}
 
@@ -76,7 +76,7 @@ class Rules:
     def _look_behind(self, machine: Machine) -> Found | None:
         """What recovery would find there after a loss of power now; it must reach what anybody was told of it."""
         world = self.world
-        if self.violation is not None or (world.current is not None and world.current.proc.dying):
+        if self.violation is not None or world.tampered or (world.current is not None and world.current.proc.dying):
             return None
         world.count("looks behind a loss of power")
         trail, told = TRAILS[machine.name], self._told[machine.name]
@@ -94,14 +94,11 @@ class Rules:
         finally:
             world.current = current
 
-    def pump_told(self, origin: Position) -> None:
-        """An acknowledgement has arrived."""
-        self._acknowledged = max(self._acknowledged, origin)
-
-    def welcomed(self, origin: Position) -> None:
-        """A Collector says where to go on."""
-        if origin < self._acknowledged:
-            self.broken(f"a Collector goes on at {origin}; {self._acknowledged} was acknowledged")
+    def welcomes(self, origin: Position) -> None:
+        """A Collector says where to go on; what somebody has removed from its trail is sent again."""
+        if origin < self._told["far"] and not self.world.tampered:
+            self.broken(f"a Collector goes on at {origin}; {self._told['far']} was acknowledged")
+        self._tell(self.world.far, origin)
 
     # the target
 
@@ -117,14 +114,31 @@ class Rules:
         store = self.world.server.store
         number = int(store.row.csn or 0) if store.row is not None else 0
         tables = {"kv": store.tables.get(("s", "kv"), {}), "notes": sorted(store.tables.get(("s", "notes"), []))}
-        if tables != self.world.log.states[number]:
+        source = self.world.log.states[number]
+        if tables != ({**source, "notes": []} if self.world.plan.sizes.only_kv else source):
             self.broken(f"{what}: the target is not as the source was after transaction {number}")
 
     @property
     def equal(self) -> bool:
-        """Whether the target's row names the source's last transaction."""
+        """Whether the target's row names the source's last transaction that is sent, or one behind it."""
         row = self.world.server.store.row
-        return row is not None and int(row.csn or 0) == len(self.world.log.commits)
+        last = next((commit.number for commit in reversed(self.world.log.commits) if self._is_carried(commit)), 0)
+        return row is not None and int(row.csn or 0) >= last and self._alters_obeyed
+
+    def _is_carried(self, commit: Commit) -> bool:
+        """Whether the pump sends anything of it."""
+        return not self.world.plan.sizes.only_kv or any(change.table is KV for change in commit.changes)
+
+    @property
+    def _alters_obeyed(self) -> bool:
+        """CW-19: of each ALTER the trail bears the number."""
+        ordered = self.world.ordered
+        for machine, kind in ((self.world.near, "extract"), (self.world.far, "pump")):
+            if kind in ordered and not self.world.tampered:
+                header = last_header(machine.fs, TRAILS[machine.name])
+                if header is None or header.alter < ordered[kind]:
+                    return False
+        return True
 
     # checkpoints
 
@@ -133,14 +147,32 @@ class Rules:
         if not point.reads:
             return
         needed = Position(point.reads[0].needed.seqno, point.reads[0].needed.rba)
-        before = self._needed.get(proc.kind, START)
-        if needed < before and not proc.superseded:
+        before = START if proc.superseded else self._needed.get(proc.kind, START)  # an older one may save last
+        if needed < before:
             self.broken(f"{proc.name} needs {needed} on; it had said that it needs nothing before {before}")
         self._needed[proc.kind] = max(needed, before)
         if proc.kind == "replicat":
             self._check_flushed(needed)
         elif self.world.draws["looks"].random() < LOOKS and (machine := self._writes_to(proc)).up:
             self._check_written(proc, point, self._look_behind(machine))
+
+    def answered(self, proc: Proc, status: StatusAnswer) -> None:
+        """What a group says of itself is so: what it has read is in its output, what it has written is on the disk."""
+        world = self.world
+        if proc.superseded or world.tampered or status.read is None:
+            return
+        read = Position(status.read.seqno, status.read.rba)
+        if proc.kind == "pump" and read > (told := self._told["far"]):
+            self.broken(f"{proc.name} says that it has passed on all before {read}; {told} is acknowledged")
+        if proc.kind == "replicat" and proc.process._target.is_connected:
+            row = world.server.store.row
+            if row is not None and read > row.position:
+                self.broken(f"{proc.name} says that it has applied all before {read}; the row is at {row.position}")
+        if proc.kind == "extract" and (found := self._look_behind(world.near)) is not None and found.file is not None:
+            end = Position(found.file.header.seqno, found.file.end)
+            for write in status.write:
+                if Position(write.seqno, write.rba) > end:
+                    self.broken(f"{proc.name} says that it wrote up to {write}; after a loss of power it is {end}")
 
     def forgets(self, machine: Machine) -> None:
         """Older checkpoint files were put back there: who starts from them needs more, which costs nothing."""
@@ -164,6 +196,10 @@ class Rules:
         read, stands = point.reads[0].needed, found.mark.origin
         if Position(read.seqno, read.rba) > stands:
             self.broken(f"{proc.name} has saved that it has written all before {read}; its trail reaches {stands}")
+        current, sizes = point.reads[0].current, self.world.plan.sizes
+        inside = found.mark.open and found.mark.origin == Position(current.seqno, current.rba)
+        if proc.kind == "pump" and (sizes.decode or sizes.only_kv) and inside and read == current:
+            self.broken(f"{proc.name} stands inside a transaction at {current}, and lets its begin be purged")
         for write in point.writes:
             end = Position(found.file.header.seqno, found.file.end) if found.file is not None else START
             if Position(write.seqno, write.rba) > end:
@@ -178,6 +214,12 @@ class Rules:
             return  # what became of one in whose place another runs is told, and nobody acts on it
         if not isinstance(error, GateError):
             self.broken(f"a bug ended {proc.name}: {error!r}", error)
+        elif (
+            self.world.tampered and isinstance(error, (OperatorError, DamageError)) and error.exit_code == EXIT_OPERATOR
+        ):
+            self.world.over = True
+            self.world.tell("world", "and nobody else can go on: it has stopped with an error that names the cause")
+            self.world.count("stopped by what was done to a trail file")
         elif isinstance(error, LockedError):
             self.world.count("found a lock held")
         elif error.exit_code != EXIT_AWAY and INJECTED not in str(error):

@@ -36,12 +36,17 @@ class Server:
         self.epoch = 0
         self.down_until = 0
         self.under_way: UnderWay | None = None
+        self.row_was_read = False
+        """By another client, since the COMMIT that is under way was sent."""
 
     def settle(self, *, lands: bool) -> None:
         """Take up, or drop, the COMMIT under way."""
         found, self.under_way = self.under_way, None
         if found is None or not lands:
             return
+        if self.row_was_read:
+            self.world.windows_of.met("CW-01")
+            self.row_was_read = False
         before = self.store.row
         self.store.tables, self.store.row = found.tables, found.row
         self.world.rules.committed(before)
@@ -88,9 +93,16 @@ class SimTarget(ListTarget):
                 raise AwayError("the target can't be reached")
             self._epoch = server.epoch
         self._check_connection()
+        if name == "load_row":
+            server.row_was_read = server.under_way is not None
         if name in ("begin", "flush", "add_row") and server.under_way is not None:
             world.wait(lambda: server.under_way is None, None)  # the row is locked
             self._check_connection()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server still has this connection."""
+        return self._epoch == self.server.epoch
 
     def _check_connection(self) -> None:
         if self._epoch != self.server.epoch:

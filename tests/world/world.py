@@ -24,6 +24,7 @@ from tests.world.programs import GROUPS, MAINS
 from tests.world.rules import Rules
 from tests.world.source import SourceLog, Workload
 from tests.world.target import Server
+from tests.world.windows import Windows
 from trails.runtime.home import registration
 from trails.testing import Crash
 
@@ -60,6 +61,10 @@ class World:
         self.edges = 0
         self.turns = 0
         self.hostile = False
+        self.tampered: set[str] = set()
+        """Trail files that somebody has changed or removed, by their base names."""
+        self.over = False
+        """A process has stopped with an error that names one of them."""
         self.doomed: dict[str, int] = {}
         """Edges to live of the next process of a kind."""
         self.unreachable_until = 0
@@ -76,6 +81,9 @@ class World:
         self.workload = Workload(plan.seed, self.log)
         self.server = Server(self)
         self.manager = Managers(self)
+        self.windows_of = Windows(self)
+        self.ordered: dict[str, int] = {}
+        """The number of the last ALTER of a group, by its kind."""
         for kind, group in GROUPS.items():
             registration.save(self.machine_of(kind).home, group)
 
@@ -141,6 +149,7 @@ class World:
     def _die(self, proc: Proc, fiber: Fiber, what: str, where: str) -> None:
         self.windows[f"{proc.kind} {fiber.name}: {what} {where.rpartition('/')[2][:2]}".rstrip()] += 1
         self.met("kill")
+        self.windows_of.killed(proc)
         self.tell(proc.name, f"is killed at {what} {where}".rstrip())
         proc.dying = True
         raise Crash(what)
@@ -185,6 +194,7 @@ class World:
     def lose_power(self, machine: Machine, seconds: float) -> None:
         """All of its processes are gone, and what its disk was not asked to keep may be."""
         self.tell(machine.name, f"loses power for {seconds:.3f} s")
+        self.windows_of.power(machine)
         machine.up = False
         lost = [proc for proc in self.procs if proc.machine is machine]
         for proc in lost:
@@ -281,7 +291,7 @@ class World:
 
     @property
     def _goes_on(self) -> bool:
-        return self.rules.violation is None and self.edges <= MAX_EDGES
+        return self.rules.violation is None and self.edges <= MAX_EDGES and not self.over
 
     def _calm(self) -> None:
         """From here on nothing fails any more."""
