@@ -268,9 +268,7 @@ class Dialler:
 class Caller:
     """Try after try for one pump: a Dialler at a time, Backoff between two, and what went wrong as a warning."""
 
-    def __init__(
-        self, params: PumpParams, warn: Callable[[str], None], now: float, dial: Dial = dial, host: Host = THIS_HOST
-    ) -> None:
+    def __init__(self, params: PumpParams, warn: Callable[[str], None], now: float, dial: Dial, host: Host) -> None:
         self._remote = params.remote
         self._dial = dial
         self._host = host

@@ -95,7 +95,7 @@ def _many(given: argparse.Namespace) -> int:
     print(f"{total.lives} lives from {total.first} on in {total.wall:.0f} s: {60 * lives / total.wall:.0f} a minute by "
           f"{given.processes} processes; {total.faults_a_life:.1f} faults a life met somebody")  # fmt: skip
     print("; ".join(f"{what} {n}" for what, n in sorted((total.faults + total.counts).items())))
-    print(f"{len(total.windows)} windows of death; {len(total.violated)} lives violated")
+    print(f"{len(total.deaths)} different calls at which one was killed; {len(total.violated)} lives violated")
     if given.page:
         file = Path(given.page)
         written = with_figures(file.read_text(encoding="utf-8"), total, time.strftime("%Y-%m-%d"))

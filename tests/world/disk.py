@@ -65,7 +65,7 @@ class Disk(FaultFs):
 
     def _refuse(self, what: str, operation: str, path: str, fault: str) -> None:
         self.world.met(fault)
-        self.world.windows_of.disk(what, operation, path)
+        self.world.windows.disk(what, operation, path)
         self.world.tell(self.machine.name, f"{operation} {os.path.basename(path)} fails: {what}")
         if what == "full":
             raise DiskFullError(f"cannot {operation} {path}: No space left on device {INJECTED}")

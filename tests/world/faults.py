@@ -66,7 +66,7 @@ def _zombie(world: World, draw: Draw) -> bool:
     victim.frozen_until = world.now + int(seconds * 1e6)
     world.tell(victim.name, f"is frozen for {seconds:.3f} s, its locks are removed, and another is started")
     victim.superseded = True
-    world.windows_of.zombie(victim)
+    world.windows.zombie(victim)
     for folder in ("dirdat", "dirpcs"):
         victim.machine.fs.forget_locks(victim.machine.home.folder(folder))
     if victim.kind == "collector":
@@ -119,7 +119,7 @@ def _unreachable(world: World, draw: Draw) -> bool:
 
 def _target_crash(world: World, draw: Draw) -> bool:
     world.tell("target", "crashes: what it had not flushed is gone")
-    world.windows_of.target_crash()
+    world.windows.target_crash()
     world.server.crash(draw.random())
     return True
 
@@ -187,7 +187,7 @@ def _byte_flipped(world: World, draw: Draw) -> bool:
 
     machine.fs.corrupt(path, flip)
     world.tampered.add(os.path.basename(path))
-    world.windows_of.met("CW-22")
+    world.windows.met("CW-22")
     world.tell(machine.name, f"a bit flips in {path}, RBA {rba}")
     return True
 

@@ -18,20 +18,20 @@ PIECE = 20
 
 @dataclass
 class Sum:
-    """Of lives from `first` on. `faults`: by kind, those that met somebody; `windows`: where processes were killed."""
+    """Of lives from `first` on. `faults`: by kind, those that met somebody; `deaths`: where processes were killed."""
 
     first: int = 0
     lives: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
-    windows: Counter[str] = field(default_factory=Counter)
+    deaths: Counter[str] = field(default_factory=Counter)
     violated: dict[int, str] = field(default_factory=dict)
     wall: float = 0.0
 
     def add(self, other: Sum) -> None:
         """Of other lives."""
         self.lives += other.lives
-        for mine, theirs in ((self.faults, other.faults), (self.counts, other.counts), (self.windows, other.windows)):
+        for mine, theirs in ((self.faults, other.faults), (self.counts, other.counts), (self.deaths, other.deaths)):
             mine.update(theirs)
         self.violated |= other.violated
 
@@ -51,7 +51,7 @@ def live(first: int, lives: int) -> Sum:
         total.faults.update({key[7:]: n for key, n in world.counts.items() if key.startswith("fault: ")})
         total.counts.update({key: n for key, n in world.counts.items() if not key.startswith("fault: ")})
         total.counts.update(calls=world.edges, turns=world.turns, seconds=world.now // 1_000_000)
-        total.windows.update(world.windows)
+        total.deaths.update(world.deaths)
     return total
 
 

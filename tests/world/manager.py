@@ -117,7 +117,7 @@ class Managers:
         proc = Proc(world, "purge", machine)
 
         def main() -> None:
-            world.windows_of.purge(machine)
+            world.windows.purge(machine)
             for verdict in purge.purge(proc.machine.home, [RULE], machine.now_us()):
                 world.count("files purged")
                 world.tell(proc.name, f"removes {verdict.path}: {verdict.reason}")

@@ -144,9 +144,9 @@ def extract(world: World, proc: Proc) -> None:
         obeyed.read(home, "EXT1"), flush_seconds=0.02, block_bytes=sizes.block, long=LongSetting(after=0),
     )  # fmt: skip
     ears = Ears(obeyed=lambda number: obeyed.note(home, "EXT1", number))
-    world.windows_of.extract_starts()
+    world.windows.extract_starts()
     made = Extract.start(machine.fs, settings, SimSource(world), machine, ears=ears)
-    world.windows_of.extract_started()
+    world.windows.extract_started()
     drive(world, proc, made)
 
 
@@ -175,7 +175,7 @@ class HeardPump(Pump):
 
     def _handle(self, event: wire.Event) -> None:
         if isinstance(event, wire.Welcome):
-            self._world.windows_of.welcomed(event)
+            self._world.windows.welcomed(event)
         super()._handle(event)
 
 
@@ -200,7 +200,7 @@ class SmallCollector(Collector):
     def take(self, block: wire.BlockMessage) -> None:
         """See Collector."""
         super().take(block)
-        self.world.windows_of.taken(block, self._hello)
+        self.world.windows.taken(block, self._hello)
 
     def greet(self, hello: wire.Hello) -> wire.Welcome:
         """See Collector."""

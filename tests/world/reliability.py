@@ -55,13 +55,12 @@ def _figures(total: Sum, date: str) -> str:
         ("lives", f"{total.lives:,}, from number {total.first} on"),
         ("lives in which a rule was broken", ", ".join(map(str, total.violated)) or "none"),
         ("faults that met somebody", f"{total.faults_a_life:.1f} in each life"),
-        ("different calls at which a process was killed", f"{len(total.windows)}"),
+        ("different calls at which a process was killed", f"{len(total.deaths)}"),
         ("looks at what a loss of power would leave", f"{total.counts['looks behind a loss of power']:,}"),
         ("calls of disk, network, source and target", f"{total.counts['calls']:,}"),
         ("trail files purged", f"{total.counts['files purged']:,}"),
     ]
-    met = ", ".join(f"{window} {total.counts[window]:,}" for window in HERE)
-    told.append(("crash windows met", met))
+    told += [(f"met {window}", f"{total.counts[window]:,}") for window in HERE]
     faults = [(kind, f"{total.faults[kind]:,}", MEANS[kind]) for kind in sorted(MEANS)]
     return "\n".join([
         "`make soak` lives these lives, and writes this part.", "",

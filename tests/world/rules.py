@@ -17,7 +17,7 @@ from tests.world.disk import INJECTED, WAYS
 from tests.world.source import KV, Commit
 from tests.world.windows import TRAILS
 from trails.checkpoint import Checkpoint
-from trails.errors import EXIT_AWAY, EXIT_OPERATOR, DamageError, GateError, LockedError, OperatorError
+from trails.errors import EXIT_AWAY, GateError, LockedError
 from trails.position import START, Position
 from trails.reader import last_header
 from trails.recovery import Found, recover
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 LOOKS = 0.25
 """The share of the moments at which somebody is told something that are looked behind: the dearest rule of all."""
+
+
+CAUSES = (*(f"{trail}0" for trail in TRAILS.values()), "the trail ends at")
+"""What an error names that ends a process for good once somebody has changed a trail file: a file, or its end."""
 
 
 class ViolationError(Exception):
@@ -214,9 +218,7 @@ class Rules:
             return  # what became of one in whose place another runs is told, and nobody acts on it
         if not isinstance(error, GateError):
             self.broken(f"a bug ended {proc.name}: {error!r}", error)
-        elif (
-            self.world.tampered and isinstance(error, (OperatorError, DamageError)) and error.exit_code == EXIT_OPERATOR
-        ):
+        elif self.world.tampered and any(name in str(error) for name in CAUSES):
             self.world.over = True
             self.world.tell("world", "and nobody else can go on: it has stopped with an error that names the cause")
             self.world.count("stopped by what was done to a trail file")

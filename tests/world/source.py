@@ -201,7 +201,7 @@ class SimSource:
                 if idle < STEP - 1 and self._draw.random() < 0.3:
                     idle += 1
                     if self.log.confirmed < number * STEP:
-                        self.world.windows_of.met("CW-27")
+                        self.world.windows.met("CW-27")
                     place = number * STEP + idle
                     sink.reached(Position(0, place), self.world.now, state_of(place))
                 yield False

@@ -45,7 +45,7 @@ class Server:
         if found is None or not lands:
             return
         if self.row_was_read:
-            self.world.windows_of.met("CW-01")
+            self.world.windows.met("CW-01")
             self.row_was_read = False
         before = self.store.row
         self.store.tables, self.store.row = found.tables, found.row

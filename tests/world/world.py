@@ -57,7 +57,8 @@ class World:
         """What can be polled, by descriptor."""
         self.story: list[tuple[int, str, str, bool]] = []
         self.counts: Counter[str] = Counter()
-        self.windows: Counter[str] = Counter()
+        self.deaths: Counter[str] = Counter()
+        """The calls at which processes were killed."""
         self.edges = 0
         self.turns = 0
         self.hostile = False
@@ -81,7 +82,7 @@ class World:
         self.workload = Workload(plan.seed, self.log)
         self.server = Server(self)
         self.manager = Managers(self)
-        self.windows_of = Windows(self)
+        self.windows = Windows(self)
         self.ordered: dict[str, int] = {}
         """The number of the last ALTER of a group, by its kind."""
         for kind, group in GROUPS.items():
@@ -147,9 +148,9 @@ class World:
             fiber.pause()
 
     def _die(self, proc: Proc, fiber: Fiber, what: str, where: str) -> None:
-        self.windows[f"{proc.kind} {fiber.name}: {what} {where.rpartition('/')[2][:2]}".rstrip()] += 1
+        self.deaths[f"{proc.kind} {fiber.name}: {what} {where.rpartition('/')[2][:2]}".rstrip()] += 1
         self.met("kill")
-        self.windows_of.killed(proc)
+        self.windows.killed(proc)
         self.tell(proc.name, f"is killed at {what} {where}".rstrip())
         proc.dying = True
         raise Crash(what)
@@ -194,7 +195,7 @@ class World:
     def lose_power(self, machine: Machine, seconds: float) -> None:
         """All of its processes are gone, and what its disk was not asked to keep may be."""
         self.tell(machine.name, f"loses power for {seconds:.3f} s")
-        self.windows_of.power(machine)
+        self.windows.power(machine)
         machine.up = False
         lost = [proc for proc in self.procs if proc.machine is machine]
         for proc in lost:
@@ -330,11 +331,9 @@ class World:
 
     def _strike(self) -> None:
         """Carry out the faults whose moment has come."""
-        while self._waiting and self._waiting[0].at <= self.now:
-            for fault in [fault for fault in self._waiting if fault.at <= self.now]:
-                if faults.carry_out(self, fault) or self.now - fault.at > VICTIM_US:
-                    self._waiting.remove(fault)
-            break
+        for fault in [fault for fault in self._waiting if fault.at <= self.now]:
+            if faults.carry_out(self, fault) or self.now - fault.at > VICTIM_US:
+                self._waiting.remove(fault)
 
     def _look_after(self, fiber: Fiber) -> None:
         """Of whom it was the turn, and whom that may have killed."""
