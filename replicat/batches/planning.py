@@ -156,27 +156,32 @@ class Planning:
         trail_id: bytes,
         *,
         began: bool = False,
-    ) -> None:
-        """Refuse to begin with what can be known to be wrong before the first row.
+    ) -> list[str]:
+        """Refuse to begin with what can be known to be wrong before the first row; warnings of what may be wrong.
 
         A table whose shape changes somewhere in the trail is not judged by a definition that may be an older one. If
-        something was applied already (`began`), a missing table may be one that was dropped long ago.
+        something was applied already (`began`), a missing table may be one that was dropped long ago, and what does not
+        fit to a definition that no row has is told and refuses nothing: its shape may be one of long ago.
         """
         known = startup.definitions_at(fs, trail, begin, trail_id)
         if asks_spark(self._params.maps):
             self._check_names(fs, trail, [*known, *startup.definitions_behind(fs, trail, begin, trail_id, known)])
+        told_of = known
+        doubtful: list[str] = []
         found = self.faults(known, may_lack=began, pausing=True)
         if found:
             changed = startup.changed_tables(fs, trail)
             known = [each for each in known if (each.schema, each.name) not in changed]
-            found = self.faults(known, changed, may_lack=began, pausing=True) if changed else found
+            waiting = lambda: startup.shapes_waiting(fs, trail, begin, trail_id)  # noqa: E731
+            found, doubtful = self.judged(known, changed, waiting, began=began, pausing=True)
         if needs_a_look(self._params.maps):
             behind = startup.definitions_behind(fs, trail, begin, trail_id, known)
             found += self.faults_of_maps(behind)
         if found:
             raise MapErrors(found)
-        for text in startup.unmatched(self._params.maps, fs, trail, begin, trail_id, known):
+        for text in startup.unmatched(self._params.maps, fs, trail, begin, trail_id, told_of):
             self._tell(f"{text}.")
+        return doubtful
 
     def _check_names(self, fs: Fs, trail: TrailName, definitions: Sequence[TableDef]) -> None:
         """Names that no table has are told before Spark is started for the rest of an expression."""
@@ -202,11 +207,13 @@ class Planning:
         *,
         may_lack: bool = False,
         pausing: bool = False,
+        must_fit: Callable[[TableDef], bool] = lambda _definition: True,
     ) -> list[OperatorError]:
         """Everything wrong with the MAPs of these tables, and of those that MAPs name without wildcards.
 
         `but`: source tables that are not looked at; `may_lack`: a table that the target lacks is no fault. `pausing`:
-        nor is what TABLEERROR pauses a table for, at its first row.
+        nor is what TABLEERROR pauses a table for, at its first row. `must_fit`: whether a MAP of a definition must fit
+        to the target's columns.
         """
         errors = unfit_options(self._params.db_options, self._target.kind)
         jobs: list[tuple[TableDef, list[_Job]]] = []
@@ -223,13 +230,38 @@ class Planning:
                 lacks = may_lack and looked.get(job.place) is None
                 pauses = pausing and pause_rule(self._params.table_errors, definition.full_name) is not None
                 if not (lacks or pauses or self._is_left_out(definition, job)):
-                    errors += self._faults_of(job, definition, looked)
+                    errors += self._faults_of(job, definition, looked, must_fit(definition))
         for source, job in unseen:
             pauses = pausing and pause_rule(self._params.table_errors, source) is not None
             if pauses or (source, ".".join(job.place)) in self.left_out():
                 continue
             errors += self._unseen_faults(source, job, looked)
         return list({str(error): error for error in errors}.values())
+
+    def judged(
+        self,
+        definitions: Sequence[TableDef],
+        but: Collection[TableId],
+        waiting: Callable[[], Collection[bytes]],
+        *,
+        began: bool,
+        pausing: bool = False,
+    ) -> tuple[list[OperatorError], list[str]]:
+        """What is wrong, as `faults` finds it; and what may be wrong with definitions that no row has, for people.
+
+        `waiting`: the definitions of rows that are still to come; asked for only where something was applied already.
+        """
+        found = self.faults(definitions, but, may_lack=began, pausing=pausing)
+        if not found or not began:
+            return found, []
+        used = waiting()
+        sure = self.faults(definitions, but, may_lack=True, pausing=pausing, must_fit=lambda each: each.id in used)
+        told = {str(error) for error in sure}
+        return sure, [
+            f"{error.message}. No row of this shape waits in the trail: nothing is refused before one comes"
+            for error in found
+            if str(error) not in told
+        ]
 
     # --- making -----------------------------------------------------------------------------------------------------
 
@@ -345,13 +377,13 @@ class Planning:
 
     # --- what is wrong ------------------------------------------------------------------------------------------------
 
-    def _faults_of(self, job: _Job, definition: TableDef, looked: _Looked) -> list[OperatorError]:
+    def _faults_of(self, job: _Job, definition: TableDef, looked: _Looked, must_fit: bool) -> list[OperatorError]:
         found: list[OperatorError] = []
         for rule, place in ((job.rule, job.place), *job.exceptions):
             try:
                 self._mapped(rule, place, definition, looked)
             except MapErrors as several:
-                found += several.errors
+                found += several.errors if must_fit else ()
             except OperatorError as error:
                 found.append(error)
         return found

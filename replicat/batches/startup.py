@@ -28,6 +28,7 @@ from replicat.model.plan import TablePlan
 from replicat.model.target import CheckpointRow, Layout, TargetTable
 from replicat.params import End
 from replicat.targets.contract import Target
+from trails.codec import decode_data
 from trails.csn import like
 from trails.ddl import DdlChange
 from trails.errors import MismatchError, OperatorError
@@ -45,6 +46,8 @@ T = TypeVar("T")
 
 BLOCKS_AHEAD = 5000
 """Headers of so many blocks are read in a fraction of a second."""
+ROWS_AHEAD = 500
+"""The rows of so many blocks are read in a few seconds; that is only done where something seems to be wrong."""
 
 
 def find_row(
@@ -406,6 +409,28 @@ def definitions_behind(
     finally:
         reader.close()
     return list(found.values())[before:]
+
+
+def shapes_waiting(fs: Fs, trail: TrailName, position: Position | None, trail_id: bytes) -> set[bytes]:
+    """The definitions that rows behind a place have, as far as a short look at the trail goes.
+
+    A definition goes from file to file with the trail. So one that no row has may be of a shape that was changed since,
+    by statements that are purged by now. What is wrong with the trail is for who comes to it.
+    """
+    found: set[bytes] = set()
+    reader = BlockReader(fs, trail, position, trail_id or None)
+    try:
+        for _ in range(ROWS_AHEAD):
+            block = reader.read()
+            if block is None:
+                break
+            if block.header.kind == BlockKind.DATA:
+                found.update(decode_data(block.header, block.payload)[0])
+    except OperatorError:
+        pass
+    finally:
+        reader.close()
+    return found
 
 
 def unmatched(

@@ -7,6 +7,7 @@ it).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from replicat.batches import startup
@@ -64,7 +65,7 @@ def check(
         definitions = _definitions(params, reg, row, home, fs, found)
         changed = _changed(reg, home, fs)
         definitions = [each for each in definitions if (each.schema, each.name) not in changed]
-        lacks = _Lacks(changed, row is not None and bool(row.csn), _source(reg, home, fs))
+        lacks = _Lacks(changed, row is not None and bool(row.csn), _source(reg, home, fs), _waiting(reg, row, home, fs))
         if sql is not None or not asks_spark(params.maps):
             _check(params, definitions, target, sql, found, lacks)
             return found
@@ -85,14 +86,23 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Lacks:
-    """What of the target may be missing at START without being a fault (see Planning.faults).
+    """What of the target may be missing at START without being a fault (see Planning.faults and judged).
 
-    `source`: the kind of database that the trail's changes are of.
+    `source`: the kind of database that the trail's changes are of. `waiting`: the definitions that rows have that are
+    still to come.
     """
 
     changed: set[tuple[str, str]]
     began: bool
     source: str
+    waiting: Callable[[], set[bytes]]
+
+
+def _waiting(reg: Registration | None, row: CheckpointRow | None, home: Home, fs: Fs) -> Callable[[], set[bytes]]:
+    if reg is None or row is None:
+        return set
+    trail = TrailName.parse(reg.trail, home.root)
+    return lambda: startup.shapes_waiting(fs, trail, row.position, row.trail_id)
 
 
 def _source(reg: Registration | None, home: Home, fs: Fs) -> str:
@@ -116,7 +126,8 @@ def _check(
 ) -> None:
     if target is not None:
         planning = Planning(params, target, lambda: sql, source=lambda: lacks.source)
-        errors = planning.faults(definitions, lacks.changed, may_lack=lacks.began)
+        errors, doubtful = planning.judged(definitions, lacks.changed, lacks.waiting, began=lacks.began)
+        found.notes += doubtful
     else:
         errors = check_expressions(params.maps, params.excludes, definitions, sql, params.group)
     for error in errors:

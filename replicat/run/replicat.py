@@ -148,7 +148,9 @@ class Replicat(GroupProcess):
             self._attach()
             if any(rule.pauses for rule in params.table_errors):  # or the first error would be of rights
                 self._pausing.make(self._row)
-            self._planning.check_start(fs, trail, self._begin, self._row.trail_id, began=bool(self._row.csn))
+            began = bool(self._row.csn)
+            for text in self._planning.check_start(fs, trail, self._begin, self._row.trail_id, began=began):
+                self._warn(text)
         except (PlaceLostError, ShapeChangedError) as error:
             raise AnewError(str(error), hint="It changed while this process was starting: START again") from error
 

@@ -207,6 +207,29 @@ def test_nothing_is_applied_without_the_parameter(fs: FaultFs, kind: str):
     assert any("is not applied: no DDL INCLUDE in the parameter file" in note for note in notes)
 
 
+def test_a_shape_of_long_ago_refuses_no_start():
+    """The definition went from file to file, and the statement that changed it is purged: a row must come first."""
+
+    fs, kept, notes = FaultFs(), store(), []
+    feed = TrailFeed(fs, TRAIL, max_bytes=4096 + 600)
+    feed.tx((Op.INSERT, definition(OLD), ["1", "a"]))
+    feed_ddl(feed, DdlChange(ALTER, OLD, replace(OLD, columns=OLD.columns[:1]), "ALTER TABLE s.kv DROP v"))
+    for number in range(20):
+        feed.tx((Op.INSERT, definition(LOG), [f"{number}" * 40]))
+    feed.close()
+    kept.shapes["t", "log"] = shape("t", "log", "note")
+    run(fs, DdlTarget(kept))
+    for seqno in TRAIL.seqnos(fs.listdir(TRAIL.folder))[:-2]:
+        fs.remove(TRAIL.path(seqno))
+    run(fs, DdlTarget(kept), notes=notes)
+    assert any("lacks column v. No row of this shape waits in the trail" in note for note in notes)
+    feed = TrailFeed(fs, TRAIL)
+    feed.tx((Op.INSERT, definition(OLD), ["2", "b"]))
+    feed.close()
+    with pytest.raises(OperatorError, match=r"lacks column v"):
+        run(fs, DdlTarget(kept))
+
+
 def test_what_cannot_be_carried(fs: FaultFs):
     """USING is not carried: DDLERROR's DEFAULT, or the end."""
     feed = TrailFeed(fs, TRAIL)
