@@ -2,22 +2,104 @@
 
 Each gets a session of its own (a terminal's signals don't reach it), the home as its folder, nothing or a pipe as
 standard input, and `dirrpt/<NAME>.out` for what it says before it has a report: an import error, a wrong command line.
+What a Manager does with other processes goes through `Processes`: in a simulated world they are simulated as well.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Final, Protocol
 
 from trails.fs import NO_SPACE
 from trails.runtime.home.home import Home
 
-Child = subprocess.Popen[bytes]
+
+class Spawned(Protocol):
+    """A process that was started here, as subprocess.Popen shows it."""
+
+    pid: int
+    returncode: int
+
+    def poll(self) -> int | None:
+        """Its exit code, or minus the signal that ended it; None while it lives."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def wait(self) -> int:
+        """As poll(), once it has ended."""
 
 
-def spawn(home: Home, command: Sequence[str], name: str, *, pipe: bool = False, keep: Sequence[int] = ()) -> Child:
+class Processes(Protocol):
+    """The processes of this machine. A process id alone may have been given to a stranger: so there is `birth`."""
+
+    def spawn(self, home: Home, command: Sequence[str], name: str, keep: Sequence[int] = ()) -> Spawned:
+        """Start one, as the function of this module does."""
+
+    def birth(self, pid: int) -> str | None:
+        """When it began, and after which boot; None if it is gone, or dead and not yet reaped."""
+
+    def open(self, pid: int) -> int:
+        """A descriptor, readable when the process has ended. ProcessLookupError if there is none, OSError."""
+
+    def signal(self, fd: int, number: signal.Signals) -> None:
+        """Send it to the process of an open descriptor. ProcessLookupError if that is gone."""
+
+    def pipe(self) -> tuple[int, int]:
+        """To read from without waiting, and to write to."""
+
+    def read(self, fd: int, size: int) -> bytes:
+        """From a pipe; empty when nobody can write any more. BlockingIOError if nothing is there."""
+
+    def close(self, fd: int) -> None:
+        """Give a descriptor back."""
+
+
+class RealProcesses:
+    """Those of this machine."""
+
+    def spawn(self, home: Home, command: Sequence[str], name: str, keep: Sequence[int] = ()) -> Spawned:
+        return spawn(home, command, name, keep=keep)
+
+    def birth(self, pid: int) -> str | None:
+        try:
+            # The second field is the program's name in parentheses and may hold anything.
+            fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+            boot = _read("/proc/sys/kernel/random/boot_id").strip()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else f"{fields[19]} ticks after boot {boot}"
+
+    def open(self, pid: int) -> int:
+        return os.pidfd_open(pid)
+
+    def signal(self, fd: int, number: signal.Signals) -> None:
+        signal.pidfd_send_signal(fd, number)
+
+    def pipe(self) -> tuple[int, int]:
+        return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def read(self, fd: int, size: int) -> bytes:
+        return os.read(fd, size)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+THIS_SYSTEM: Final = RealProcesses()
+
+
+def spawn(
+    home: Home, command: Sequence[str], name: str, *, pipe: bool = False, keep: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     """Start it; `keep`: descriptors that it inherits. Raises OSError."""
     with _output(home, name) as out:
         return subprocess.Popen(

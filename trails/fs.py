@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,9 +19,10 @@ from typing import Protocol
 from trails.errors import DiskFullError, LockedError, OperatorError, ScarceError
 from trails.host import THIS_HOST, Host
 
-# Whoever looks if a lock is held (trails.runtime.home.status) holds it shared for an instant: so it is tried for a
-# moment.
+# Whoever looks if a lock is held (lock_holder) holds it shared for an instant: so it is tried for a moment.
 LOCK_SECONDS = 1.0
+NUMBER_SECONDS = 1.0
+"""How long a number is waited for that the holder of a lock has not yet written."""
 NETWORK_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "beegfs")
 )
@@ -115,6 +117,18 @@ class Fs(Protocol):
 
         OperatorError if its folder does not exist.
         """
+
+    def lock_holder(self, path: str) -> int | None:
+        """Process id of the lock's holder; None if it is free, 0 if that can't be told (a full disk took no number)."""
+
+    def touch(self, path: str, now_us: int) -> bool:
+        """Say that a file was written at this time; False if there is no such file.
+
+        Where the time can't be set the file looks older than it is, never younger.
+        """
+
+    def touched_us(self, path: str) -> int | None:
+        """When it was last written or touched; None where that can't be told."""
 
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:
         """Watch it; OperatorError if there is no such folder. `tell` hears where the system watches too many already:
@@ -302,10 +316,68 @@ class RealFs:
         except FileNotFoundError:
             raise OperatorError(f"{folder}: there is no such folder", hint=f"mkdir -m 700 {folder}") from None
 
+    def lock_holder(self, path: str) -> int | None:
+        """Looking takes the lock shared for an instant; a process that starts tries longer than that.
+
+        Who has just taken the lock writes its number a moment later, and until then the file has that of the last
+        holder, which is dead: so the number is waited for, as nobody is to see half of a start.
+        """
+        end = time.monotonic() + NUMBER_SECONDS
+        while (holder := _holder(path)) == 0 and time.monotonic() < end:
+            time.sleep(0.002)
+        return holder
+
+    def touch(self, path: str, now_us: int) -> bool:
+        # Whatever else is wrong with the disk is for those to tell who write to the file.
+        with contextlib.suppress(OSError):
+            try:
+                os.utime(path, ns=(now_us * 1000, now_us * 1000))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def touched_us(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_mtime_ns // 1000
+        except OSError:
+            return None
+
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:
         from trails.watch import FolderWatch  # watchdog is for those who wait for files
 
         return FolderWatch(folder, tell)
+
+
+def _holder(path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0).strip()
+        return int(text) if text.isdigit() and _lives(int(text)) else 0
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and was not waited for is none."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    except OSError:
+        return True  # the system does not tell
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        return not poller.poll(0)
+    finally:
+        os.close(fd)
 
 
 def identity_at(path: str) -> tuple[int, int] | None:

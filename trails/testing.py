@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from trails.errors import LockedError, OperatorError
 from trails.fs import File, Lock, Watch
@@ -41,6 +42,8 @@ class Inode:
     dirty: list[tuple[int, int]] = field(default_factory=list)
     holder: object = None
     """Who holds it against others, where that is modelled."""
+    touched_us: int | None = None
+    """When a process said that it was written."""
 
     def put(self, offset: int, data: bytes) -> None:
         """Write, as processes see it."""
@@ -81,6 +84,12 @@ class TornWrite:
     inode: Inode
     offset: int
     data: bytes
+
+
+@lru_cache(4096)
+def folder_of(path: str) -> str:
+    """Where it lies; asked so often, of so few paths, that the answer is kept."""
+    return os.path.dirname(path)
 
 
 class FaultFs:
@@ -212,7 +221,7 @@ class FaultFs:
 
     def listdir(self, folder: str) -> list[str]:
         self.called("listdir", folder)
-        return [os.path.basename(path) for path in self._names if os.path.dirname(path) == folder]
+        return [os.path.basename(path) for path in self._names if folder_of(path) == folder]
 
     def exists(self, path: str) -> bool:
         self.called("exists", path)
@@ -224,8 +233,8 @@ class FaultFs:
 
     def sync_dir(self, folder: str) -> None:
         self.called("sync_dir", folder)
-        kept = {p: i for p, i in self._synced_names.items() if os.path.dirname(p) != folder}
-        self._synced_names = kept | {p: i for p, i in self._names.items() if os.path.dirname(p) == folder}
+        kept = {p: i for p, i in self._synced_names.items() if folder_of(p) != folder}
+        self._synced_names = kept | {p: i for p, i in self._names.items() if folder_of(p) == folder}
 
     def lock(self, path: str) -> Lock:
         self.called("lock", path)
@@ -233,6 +242,19 @@ class FaultFs:
             raise LockedError(f"{path}: held by process (test)", hint="Stop that process first")
         self._locks.add(path)
         return _FaultLock(self, path)
+
+    def lock_holder(self, path: str) -> int | None:
+        return 0 if path in self._locks else None
+
+    def touch(self, path: str, now_us: int) -> bool:
+        self.called("touch", path)
+        if path not in self._names:
+            return False
+        self._names[path].touched_us = now_us
+        return True
+
+    def touched_us(self, path: str) -> int | None:
+        return self._names[path].touched_us if path in self._names else None
 
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:  # noqa: ARG002  # nothing to tell
         """One that signals nothing: whoever watches also looks from time to time."""

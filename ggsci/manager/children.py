@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.rules import RestartRule, minutes
 from ggsci.manager.tries import Tries
-from ggsci.spawning import last_words, spawn
+from ggsci.spawning import THIS_SYSTEM, Processes, Spawned, last_words
 from trails.clock import Clock
 from trails.errors import EXIT_AWAY, EXIT_BUG, EXIT_STOPPED, GateError, OperatorError
 from trails.position import TrailName
@@ -70,7 +69,7 @@ class Child:
     pid: int
     started_us: int
     started: float
-    process: subprocess.Popen[bytes] | None = None
+    process: Spawned | None = None
     pidfd: int = -1
     alive: bool = True
     code: int | None = None
@@ -100,9 +99,16 @@ class Children:
     """All groups of the home, by name."""
 
     def __init__(
-        self, home: Home, params: ManagerParams, log: Log, clock: Clock, command: CommandLine = command_line
+        self,
+        home: Home,
+        params: ManagerParams,
+        log: Log,
+        clock: Clock,
+        command: CommandLine = command_line,
+        processes: Processes = THIS_SYSTEM,
     ) -> None:
         self._home = home
+        self._processes = processes
         self._params = params
         self._log = log
         self._clock = clock
@@ -119,6 +125,8 @@ class Children:
         self._held: frozenset[str] = self._noted.load(frozenset, frozenset(), warn)
         self._held_before = self._held
         self.children: dict[str, Child] = {}
+        self._last_run: dict[str, int] = {}
+        """When the last run began whose end is known, by its process file."""
 
     # --- the Manager's own start ---
 
@@ -183,6 +191,7 @@ class Children:
             del self.children[name]
         self._tries.keep(names)
         self._faults.keep(names)
+        self._last_run = {name: begun for name, begun in self._last_run.items() if name in names}
 
     def _find(self, name: str) -> bool:
         """Is it watched, or not there?"""
@@ -192,12 +201,28 @@ class Children:
             found = statuses.status_of(self._home, group)
             if found.pid and found.is_process:
                 self._adopt(group, found.pid, found.started_us)
+            elif not found.status.is_alive and not group.is_task:
+                self._look_at_end(group, found)
         return True
+
+    def _look_at_end(self, group: Registration, found: statuses.GroupStatus) -> None:
+        """A run that nobody watched, as somebody else has started it, and that is over: a death as any other."""
+        begun, known = found.started_us or 0, self.children.get(group.name)
+        if begun == self._last_run.setdefault(group.name, begun):
+            return
+        self._last_run[group.name] = begun
+        if found.status is not statuses.Status.ABENDED or (known is not None and known.retry_at is not None):
+            return
+        child = Child(group.kind, 0, begun, self._clock.monotonic(), alive=False)
+        child.code, child.message = found.exit_code, found.message
+        self.children[group.name] = child
+        self._tell_down(group.name, child)
+        self._consider_restart(group.name, child, wait=True)
 
     def _adopt(self, group: Registration, pid: int, started_us: int | None) -> None:
         child = Child(group.kind, pid, started_us or self._clock.now_us(), self._clock.monotonic())
         with contextlib.suppress(OSError):
-            child.pidfd = os.pidfd_open(pid)
+            child.pidfd = self._processes.open(pid)
         self.children[group.name] = child
         self._log.info(NOTICE, f"{group.kind} {group.name} runs already as process {pid}; it is watched from now on.")
 
@@ -253,9 +278,9 @@ class Children:
         self._log.info(STARTING, text, program=group.kind, group=name, process=process.pid)
         return process.pid
 
-    def _spawn(self, group: Registration) -> subprocess.Popen[bytes]:
+    def _spawn(self, group: Registration) -> Spawned:
         try:
-            return spawn(self._home, self._command(self._home, group), group.name)
+            return self._processes.spawn(self._home, self._command(self._home, group), group.name)
         except OSError as error:
             raise OperatorError(
                 f"{group.kind} {group.name}: its program can't be started: {error.strerror}",
@@ -284,18 +309,18 @@ class Children:
     def _kill(self, group: Registration, pid: int) -> bool:
         """SIGKILL, if the group's lock still is this process's: its number may have been given to a stranger since."""
         try:
-            fd = os.pidfd_open(pid)
+            fd = self._processes.open(pid)
         except ProcessLookupError:
             return False
         try:
             # The descriptor is of whoever has the number now; who holds the lock after that is the one it is of.
             if statuses.status_of(self._home, group).pid != pid:
                 return False
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            self._processes.signal(fd, signal.SIGKILL)
         except ProcessLookupError:
             return False
         finally:
-            os.close(fd)
+            self._processes.close(fd)
         return True
 
     def hold(self, name: str) -> None:
@@ -383,7 +408,7 @@ class Children:
     def _is_gone(self, name: str, child: Child) -> bool:
         if child.process is not None:
             return child.process.poll() is not None
-        return statuses.lock_holder(self._home.lock(name)) != child.pid
+        return self._home.fs.lock_holder(self._home.lock(name)) != child.pid
 
     def _registration(self, name: str) -> Registration | None:
         """None: it was deleted. Raises GateError if it can't be read."""
@@ -392,7 +417,7 @@ class Children:
 
     def _ended(self, name: str, child: Child) -> None:
         if child.pidfd >= 0:
-            os.close(child.pidfd)
+            self._processes.close(child.pidfd)
             child.pidfd = -1
         child.code, child.message = self._how(name, child)  # should it fail, it is asked again
         settled = child.code == EXIT_STOPPED or self._found_another(name, child)
@@ -400,10 +425,13 @@ class Children:
         group = self._registration(name)
         if settled:
             return
-        text = f"{child.kind} {name} is down (exit code {child.code}): {child.message}"
-        self._log.error(DOWN, text, program=child.kind, group=name, process=child.pid, exit_code=child.code)
+        self._tell_down(name, child)
         if group is None or not group.is_task:  # a task begins anew, which is for who asked for it
             self._consider_restart(name, child, wait=True)
+
+    def _tell_down(self, name: str, child: Child) -> None:
+        text = f"{child.kind} {name} is down (exit code {child.code}): {child.message}"
+        self._log.error(DOWN, text, program=child.kind, group=name, process=child.pid, exit_code=child.code)
 
     def _found_another(self, name: str, child: Child) -> bool:
         """Did it end because another process has the group? Then that one is watched, or waited for."""
@@ -421,6 +449,8 @@ class Children:
     def _how(self, name: str, child: Child) -> tuple[int, str]:
         """(exit code, message). The process file is believed if it is of this very process."""
         note = statuses.read(self._home.fs, self._home.status(name, child.kind))
+        if note is not None:
+            self._last_run[name] = note.started_us
         if note is not None and note.pid == child.pid and note.state == "ENDED" and note.exit_code is not None:
             return note.exit_code, note.message
         returned = child.process.returncode if child.process else None

@@ -9,7 +9,7 @@ the pump that asked for it, and serves no other. One home gets so many Collector
 that a few ports are always left for others. While a request is worked on, a space each half second tells the pump that
 this Manager lives: JSON may begin with any number of them. Nothing here blocks the Manager: each request is moved on by
 `step()` when something happened. Collectors outlive the Manager, so which pump each serves is noted in a file, with
-process id and time of birth: a process id alone may have been given to a stranger since.
+process id and time of birth: a process id alone may have been given to a stranger since, and a boot begins anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,14 +31,13 @@ from ggsci.manager import ports as manager_ports
 from ggsci.manager.door import MAX_REQUEST, ManagerDoor, Refusal, Visitor
 from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
-from ggsci.spawning import spawn
+from ggsci.spawning import THIS_SYSTEM, Processes, Spawned
 from trails.clock import Clock
 from trails.errors import GateError, OperatorError
 from trails.link import tls
 from trails.position import TrailName
 from trails.runtime.home import registration as registrations
 from trails.runtime.home.home import Home
-from trails.runtime.home.status import lock_holder
 from trails.runtime.report.report import Log, quietly
 
 VERSION = 1
@@ -71,8 +69,8 @@ class HandedOut:
     trail: str
     port: int
     assigned_us: int
-    birth: int
-    process: subprocess.Popen[bytes] | None = None
+    birth: str
+    process: Spawned | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +82,7 @@ class CollectorRequest:
     trail: TrailName
     deadline: float
     phase: RequestPhase = RequestPhase.ENDING
-    process: subprocess.Popen[bytes] | None = None
+    process: Spawned | None = None
     ready_fd: int = -1
     ready: bytes = b""
     killed: bool = False
@@ -94,6 +92,7 @@ class CollectorRequest:
 
 
 CommandLine = Callable[[Home, TrailName, ManagerParams, str, str, int], list[str]]
+MakeDoor = Callable[[ManagerParams, str, Log, Clock], ManagerDoor]
 
 
 def command_line(home: Home, trail: TrailName, params: ManagerParams, peer: str, pump: str, ready_fd: int) -> list[str]:
@@ -114,9 +113,17 @@ class Collectors:
     """The Manager's TCP side."""
 
     def __init__(
-        self, home: Home, params: ManagerParams, log: Log, clock: Clock, command: CommandLine = command_line
+        self,
+        home: Home,
+        params: ManagerParams,
+        log: Log,
+        clock: Clock,
+        command: CommandLine = command_line,
+        processes: Processes = THIS_SYSTEM,
+        door: MakeDoor = ManagerDoor,
     ) -> None:
         self._home = home
+        self._processes = processes
         self._params = params
         self._log = log
         self._clock = clock
@@ -127,7 +134,7 @@ class Collectors:
         self._pool = manager_ports.Pool()
         self.no_space: Callable[[TrailName], str] = lambda _trail: ""
         """Why no Collector for this trail may be started now (the Manager's disk guard sets it); empty if one may."""
-        self._door = ManagerDoor(params, tls.folder_of(home.root), log, clock)
+        self._door = door(params, tls.folder_of(home.root), log, clock)
         self._certificates = Expiry(home, log)
 
     @property
@@ -228,7 +235,7 @@ class Collectors:
     def _drop(self, request: CollectorRequest) -> None:
         request.done = True
         if request.ready_fd >= 0:
-            os.close(request.ready_fd)
+            self._processes.close(request.ready_fd)
             request.ready_fd = -1
         if request.process is not None:
             request.process.kill()
@@ -283,7 +290,7 @@ class Collectors:
     def _end_older(self, request: CollectorRequest) -> None:
         """Go on once nobody else writes the trail; end whoever is this pump's older Collector."""
         trail = request.trail
-        holder = lock_holder(trail.lock_path())
+        holder = self._home.fs.lock_holder(trail.lock_path())
         older = self._running.get(str(trail))
         if older is not None and not self._is_gone(older):
             if older.pump != request.pump:
@@ -309,7 +316,12 @@ class Collectors:
             request.deadline = self._clock.monotonic() + KILL_SECONDS
         request.killed = True
         with contextlib.suppress(ProcessLookupError):
-            os.kill(older.pid, signal.SIGTERM if first else signal.SIGKILL)
+            fd = self._processes.open(older.pid)
+            try:
+                if not self._is_gone(older):  # only now the descriptor is known to be of him
+                    self._processes.signal(fd, signal.SIGTERM if first else signal.SIGKILL)
+            finally:
+                self._processes.close(fd)
         how = "ended" if first else "killed, as it did not end"
         self._log.info(
             RECEIVED, f"Older Collector {older.pid} of {older.pump} on {older.trail} {how}: the pump connects anew."
@@ -319,15 +331,15 @@ class Collectors:
 
     def _spawn(self, request: CollectorRequest, trail: TrailName) -> None:
         offer = self._offer()
-        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        reader, writer = self._processes.pipe()
         command = self._command(self._home, trail, offer, request.visitor.address, request.pump, writer)
         try:
-            request.process = spawn(self._home, command, f"COLLECTOR_{trail.prefix}", keep=(writer,))
+            request.process = self._processes.spawn(self._home, command, f"COLLECTOR_{trail.prefix}", (writer,))
         except OSError:
-            os.close(reader)
+            self._processes.close(reader)
             raise
         finally:
-            os.close(writer)
+            self._processes.close(writer)
         request.ready_fd = reader
         request.phase = RequestPhase.STARTING
         request.deadline = self._clock.monotonic() + START_SECONDS
@@ -338,7 +350,7 @@ class Collectors:
 
     def _await_ready(self, request: CollectorRequest) -> None:
         try:
-            data = os.read(request.ready_fd, MAX_REQUEST)
+            data = self._processes.read(request.ready_fd, MAX_REQUEST)
         except BlockingIOError:
             if self._clock.monotonic() > request.deadline:
                 raise Refusal(
@@ -363,7 +375,7 @@ class Collectors:
         request.process = None  # from here on it lives on its own
         now = self._clock.now_us()
         self._running[str(trail)] = HandedOut(
-            process.pid, request.pump, str(trail), port, now, birth_of(process.pid) or 0, process
+            process.pid, request.pump, str(trail), port, now, self._processes.birth(process.pid) or "", process
         )
         self._note()
         self._log.info(
@@ -385,11 +397,10 @@ class Collectors:
         names = [one.name for one in dataclasses.fields(HandedOut) if one.name != "process"]
         self._noted.save([{name: getattr(one, name) for name in names} for one in self._running.values()])
 
-    @staticmethod
-    def _is_gone(running: HandedOut) -> bool:
+    def _is_gone(self, running: HandedOut) -> bool:
         if running.process is not None:
             return running.process.poll() is not None
-        return birth_of(running.pid) != running.birth
+        return self._processes.birth(running.pid) != running.birth
 
 
 def _check_home(visitor: Visitor, asked: dict[str, Any]) -> None:
@@ -411,14 +422,3 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(asked, dict):
         raise Refusal("expected one line of JSON: a START COLLECTOR request", permanent=True)
     return asked
-
-
-def birth_of(pid: int) -> int | None:
-    """When a process began, in the system's ticks since boot; None if it is gone, or dead and not yet reaped."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The second field is the program's name in parentheses and may hold anything.
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])

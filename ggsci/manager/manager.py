@@ -18,12 +18,14 @@ from typing import Any
 from ggsci.manager import lag as manager_lag
 from ggsci.manager import purge as manager_purge
 from ggsci.manager.children import Children
-from ggsci.manager.collectors import Collectors
+from ggsci.manager.collectors import Collectors, MakeDoor
 from ggsci.manager.disk import Disk
+from ggsci.manager.door import ManagerDoor
 from ggsci.manager.notify import Notifier
 from ggsci.manager.params import ManagerParams
 from ggsci.manager.slots import SlotChecks
 from ggsci.manager.web import WebChild
+from ggsci.spawning import THIS_SYSTEM, Processes
 from trails.checkpoint import Checkpoint
 from trails.errors import GateError, OperatorError
 from trails.runtime.home import registration
@@ -75,14 +77,20 @@ class Timers:
 class Manager(Process):
     """Steps through its parts; keeps no checkpoint."""
 
-    def __init__(self, context: Context, params: ManagerParams) -> None:
+    def __init__(
+        self,
+        context: Context,
+        params: ManagerParams,
+        processes: Processes = THIS_SYSTEM,
+        door: MakeDoor = ManagerDoor,
+    ) -> None:
         self._context = context
         self._params = params
         home, log, clock = context.home, context.log, context.clock
         self._to_purge: set[str] = set()
         # The port first: a Manager that can't have it must not have started anything.
-        self._collectors = Collectors(home, params, log, clock)
-        self._children = Children(home, params, log, clock)
+        self._collectors = Collectors(home, params, log, clock, processes=processes, door=door)
+        self._children = Children(home, params, log, clock, processes=processes)
         self._slots = SlotChecks(home, log, clock.monotonic())
         self._web = WebChild(home, params.web, log, clock)
         self._timers = Timers()
@@ -93,8 +101,6 @@ class Manager(Process):
         self._disk.reader_to_come = self._children.reader_to_come
         self._note_rules()
         log.info(STARTED, f"Manager listens for pumps at {params.bind}, port {self._collectors.port}.")
-        # A child's death wakes the loop: the runtime's wakeup descriptor becomes readable for any handled signal.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         self._notifier = Notifier()  # before anything is started: nobody inherits its variables
         self._survive("Starting groups", self._children.adopt_and_start)
         self._notifier.ready(f"Manager of {home.root}, port {self._collectors.port}")
@@ -285,4 +291,6 @@ def _keyword(name: str) -> str:
 
 def build(context: Context) -> Process:
     """The Manager for a checked parameter file."""
+    # A child's death wakes the loop: the runtime's wakeup descriptor becomes readable for any handled signal.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     return Manager(context, ManagerParams.from_statements(context.statements, context.parameter_file))

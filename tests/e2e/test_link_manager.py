@@ -14,8 +14,8 @@ from demo.patience import wait_for
 from demo.ports import free_ports
 from tests.support.link import LinkBench, Source, end
 from tests.support.secure import certify, without_certificates
+from trails.fs import RealFs
 from trails.runtime.home.registration import TrailReg
-from trails.runtime.home.status import lock_holder
 
 pytestmark = pytest.mark.e2e
 
@@ -34,7 +34,7 @@ def bench(tmp_path, request):
     yield made
     made.close()
     end(made.real, gently=3)
-    if pid := lock_holder(made.remote.lock_path()):
+    if pid := RealFs().lock_holder(made.remote.lock_path()):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -49,11 +49,11 @@ def test_CW_24_a_stopped_collector_is_replaced_by_the_manager(bench):
     source.mixed(20)
     bench.start()
     bench.drain()
-    old = lock_holder(bench.remote.lock_path())
+    old = RealFs().lock_holder(bench.remote.lock_path())
     os.kill(old, signal.SIGSTOP)
     source.mixed(20)
     bench.drain()
-    assert lock_holder(bench.remote.lock_path()) != old
+    assert RealFs().lock_holder(bench.remote.lock_path()) != old
     assert bench.assert_equal() > 30
 
 
@@ -78,7 +78,7 @@ def test_a_killed_manager_does_not_disturb_the_session(bench):
     bench.real.wait()
     source.mixed(10)
     bench.drain()
-    os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
+    os.kill(RealFs().lock_holder(bench.remote.lock_path()), signal.SIGKILL)
     source.mixed(10)
     wait_for(lambda: "can't be reached" in bench.log())
     bench.real = start_manager(bench)
@@ -93,7 +93,7 @@ def test_a_renewal_while_it_runs_and_a_home_without_certificates(bench):
     bench.start()
     bench.drain()
     certify(bench.far, bench.far, bench.near)
-    os.kill(lock_holder(bench.remote.lock_path()), signal.SIGKILL)
+    os.kill(RealFs().lock_holder(bench.remote.lock_path()), signal.SIGKILL)
     source.mixed(10)
     bench.drain()
     assert bench.assert_equal() > 10

@@ -18,8 +18,8 @@ from tests.support.homes import good
 from tests.support.interceptor import JUNK, Interceptor
 from tests.support.link import LinkBench, Source, end
 from tests.support.secure import certify, folder
+from trails.fs import RealFs
 from trails.link import tls
-from trails.runtime.home.status import lock_holder
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +44,7 @@ def bench(tmp_path):
         made.close()
         made.interceptor.close()
         end(made.real, gently=3)
-        if pid := lock_holder(made.remote.lock_path()):
+        if pid := RealFs().lock_holder(made.remote.lock_path()):
             os.kill(pid, signal.SIGKILL)
 
 

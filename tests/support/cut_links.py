@@ -51,7 +51,6 @@ from trails.errors import AwayError
 from trails.fs import RealFs
 from trails.link import tls
 from trails.position import TrailName
-from trails.runtime.home.status import lock_holder
 from trails.runtime.report.report import Log
 
 Link = Callable[[Path], AbstractContextManager[Exercise]]
@@ -285,7 +284,7 @@ def pump(folder: Path, *, secure: bool) -> Iterator[Exercise]:
         finally:
             listening.close()
             source.writer.close()
-            if pid := lock_holder(copy.lock_path()):
+            if pid := RealFs().lock_holder(copy.lock_path()):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 

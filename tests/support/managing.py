@@ -32,7 +32,7 @@ try:
     lock = home.fs.lock(home.lock("R1"))
 except LockedError as error:
     sys.exit(2)
-status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), 1, "RUNNING"))
+status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(os.getpid(), os.getpid(), "RUNNING"))
 time.sleep(100)
 """
 

@@ -33,7 +33,6 @@ from trails.record import Op
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration, TrailReg
-from trails.runtime.home.status import lock_holder
 
 ROOT = Path(__file__).parents[2]
 DONE = table("s", "done", "id", "id")
@@ -114,7 +113,7 @@ class Siege:
             process.stderr.close()
         for home in (self.far, self.other):  # Collectors go on without their Manager
             for lock in Path(home.folder("dirdat")).glob(".*.lock"):
-                if pid := lock_holder(str(lock)):
+                if pid := RealFs().lock_holder(str(lock)):
                     os.kill(pid, signal.SIGKILL)
         self._link.close()
 

@@ -19,7 +19,6 @@ from trails import watch
 from trails.errors import LockedError, OperatorError
 from trails.fs import RealFs
 from trails.position import TrailName
-from trails.runtime.home.status import lock_holder
 from trails.watch import FolderWatch
 from trails.writer import TrailWriter, WriterIdentity
 
@@ -106,31 +105,31 @@ def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path, monkeypatch):
 
 def test_half_a_start_is_not_seen(tmp_path, monkeypatch):
     """The lock is held a moment before its file says by whom: STARTING never shows process 0, or a dead one."""
-    monkeypatch.setattr("trails.runtime.home.status.NUMBER_SECONDS", PATIENCE)
+    monkeypatch.setattr("trails.fs.NUMBER_SECONDS", PATIENCE)
     path = tmp_path / ".EXT1.lock"
     path.write_text("4194305\n")  # no process of Linux has this number
     with path.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         looked = threading.Event()
-        monkeypatch.setattr("trails.runtime.home.status._lives", lambda pid: looked.set() or pid == os.getpid())
+        monkeypatch.setattr("trails.fs._lives", lambda pid: looked.set() or pid == os.getpid())
         late = threading.Thread(target=_write_number, args=(file, looked))
         late.start()
-        assert lock_holder(str(path)) == os.getpid()
+        assert RealFs().lock_holder(str(path)) == os.getpid()
         late.join()
 
 
 def test_a_lock_whose_holder_could_write_no_number_is_held_all_the_same(tmp_path, monkeypatch):
     """As on a full disk."""
-    monkeypatch.setattr("trails.runtime.home.status.NUMBER_SECONDS", 0.0)
+    monkeypatch.setattr("trails.fs.NUMBER_SECONDS", 0.0)
     path = tmp_path / ".EXT1.lock"
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert lock_holder(str(path)) == 0
+        assert RealFs().lock_holder(str(path)) == 0
 
 
 def _look(path: str, done: threading.Event) -> None:
     while not done.is_set():
-        lock_holder(path)
+        RealFs().lock_holder(path)
         time.sleep(0.0002)
 
 

@@ -79,6 +79,29 @@ def test_what_a_person_started_by_hand_is_found_and_watched(home):
     assert any(event["fields"] == about | {"retry": 1, "retries": 2, "seconds": 0.0} for event in events)
 
 
+def test_what_a_person_started_dies_between_two_looks(home):
+    """Nobody watched it, and yet its death is a death: by its process file, which says of another run than before."""
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 30")
+    team.children.adopt_and_start()
+    for _ in range(2):
+        before = status_started(home)
+        pid = by_hand(home)
+        wait_for(lambda before=before: status_started(home) not in (None, before))
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not status.status_of(home, group(home, "R1")).status.is_alive)
+        team.later(CENSUS_SECONDS + 1)
+        assert (team.child.code, team.child.alive, team.child.retry_at is not None) == (3, False, True)
+        team.child.retry_at = None
+        team.later(CENSUS_SECONDS + 1)
+        assert team.child.retry_at is None
+    assert log_text(home).count("died without a word") == 2
+
+
+def status_started(home):
+    """When the last run of R1 began."""
+    return status.status_of(home, group(home, "R1")).started_us
+
+
 def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):
     """ALTER holds the group's lock for a moment: that is nothing a person must mend."""
     gate = Path(home.root, "gate")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trails.errors import DiskFullError, LockedError, OperatorError
 from trails.fs import File, Lock, Watch
-from trails.testing import After, Crash, FaultFs, Inode, OpenFile, TornWrite
+from trails.testing import After, Crash, FaultFs, Inode, OpenFile, TornWrite, folder_of
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
@@ -47,7 +47,7 @@ class Disk(FaultFs):
                 torn.inode.put(torn.offset, torn.data)
             raise
         if self.watches and operation in ("write", "rename", "create"):
-            folder = os.path.dirname(path)
+            folder = folder_of(path)
             for watch in self.watches:
                 watch.changed = watch.changed or watch.folder == folder
 
@@ -92,6 +92,11 @@ class Disk(FaultFs):
         self.called("lock", path)
         return DiskLock(self, path)
 
+    def lock_holder(self, path: str) -> int | None:
+        self.called("lock_holder", path)
+        owner = self.owners.get(path)
+        return None if owner is None else owner.proc.pid if owner.proc else 0
+
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:  # nothing to tell
         return SimWatch(self, folder)
 
@@ -108,9 +113,9 @@ class Disk(FaultFs):
     def lose_power(self) -> list[str]:
         """What becomes of what was not synced; told in words."""
         draw, told = self.world.draws["disk"], []
-        for folder in sorted({os.path.dirname(path) for path in (*self._names, *self._synced_names)}):
+        for folder in sorted({folder_of(path) for path in (*self._names, *self._synced_names)}):
             now, synced = (
-                {path: inode for path, inode in names.items() if os.path.dirname(path) == folder}
+                {path: inode for path, inode in names.items() if folder_of(path) == folder}
                 for names in (self._names, self._synced_names)
             )
             if now != synced and draw.random() < 0.4:
@@ -144,14 +149,14 @@ class Disk(FaultFs):
 
     def forget_locks(self, folder: str) -> list[str]:
         """Somebody removes the files of its locks, which their holders do not notice."""
-        gone = [path for path in self.owners if os.path.dirname(path) == folder]
+        gone = [path for path in self.owners if folder_of(path) == folder]
         for path in gone:
             del self.owners[path]
         return gone
 
     def files_of(self, folder: str) -> dict[str, bytes]:
         """A copy of its files, but for those that are just made."""
-        paths = [path for path in self._names if os.path.dirname(path) == folder and not path.endswith(".tmp")]
+        paths = [path for path in self._names if folder_of(path) == folder and not path.endswith(".tmp")]
         return {path: bytes(self._names[path].data) for path in paths}
 
     def put_back(self, files: dict[str, bytes]) -> None:
@@ -161,7 +166,7 @@ class Disk(FaultFs):
 
     def empty(self, folder: str) -> list[str]:
         """Somebody removes every file of a folder, durably."""
-        gone = [path for path in self._names if os.path.dirname(path) == folder]
+        gone = [path for path in self._names if folder_of(path) == folder]
         for path in gone:
             self.take_away(path)
         return gone

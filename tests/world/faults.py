@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tests.world.operator import alter_rollover
+from tests.world.machines import PLENTY
+from tests.world.operator import alter_rollover, kill, start_again, stop
 from tests.world.plan import HEADER, Fault
 from tests.world.programs import GROUPS, MAINS
 from tests.world.windows import TRAILS
@@ -70,12 +71,20 @@ def _zombie(world: World, draw: Draw) -> bool:
     for folder in ("dirdat", "dirpcs"):
         victim.machine.fs.forget_locks(victim.machine.home.folder(folder))
     if victim.kind == "collector":
-        world.manager.restart()
+        _forget_collectors(world, victim.machine)
         for link in world.links:
             link.near.reset = True
     else:
-        world.start(victim.kind)
+        world.start(victim.kind, victim.machine)
     return True
+
+
+def _forget_collectors(world: World, machine: Machine) -> None:
+    """The next Manager knows of none: it could only end it."""
+    machine.fs.take_away(f"{machine.home.folder('dirpcs')}/MGR.collectors")
+    for proc in list(world.procs):
+        if proc.kind == "manager" and proc.machine is machine:
+            world.kill(proc, "and what it noted of Collectors is removed")
 
 
 def _sync_fails(world: World, draw: Draw) -> bool:
@@ -204,6 +213,53 @@ def _file_removed(world: World, draw: Draw) -> bool:
     return True
 
 
+def _trail_restored(world: World, draw: Draw) -> bool:
+    """An older day's copy of a trail is put back whole: what came since is gone."""
+    machine, seconds = _machine(world, draw), draw.random() * 2
+    folder = machine.home.folder("dirdat")
+    kept = {path: data for path, data in machine.fs.files_of(folder).items() if path[-1].isdigit()}
+    if not kept:
+        return False
+
+    def restore() -> None:
+        if not world.hostile:
+            return
+        newer = [path for path in machine.fs.files_of(folder) if path[-1].isdigit() and path not in kept]
+        for path in newer:
+            machine.fs.take_away(path)
+        machine.fs.put_back(kept)
+        world.tampered.update(map(os.path.basename, (*kept, *newer)))
+        world.tell(machine.name, f"the trail of {seconds:.3f} s ago is put back into {folder}")
+
+    world.later(seconds, restore)
+    return True
+
+
+def _file_replaced(world: World, draw: Draw) -> bool:
+    """By an older state of itself, or by another of its trail."""
+    found = _trail_file(world, draw)
+    other = _trail_file(world, draw)
+    if found is None or other is None:
+        return False
+    (machine, path), (source, by) = found, other
+    data = bytes(source.fs.names[by].disk)
+    cut = draw.randrange(len(data)) if data and (source, by) == (machine, path) else len(data)
+    machine.fs.take_away(path, by=data[:cut])
+    world.tampered.add(os.path.basename(path))
+    world.tell(machine.name, f"somebody replaces {path} by {cut} bytes of {by}")
+    return True
+
+
+def _connected_twice(world: World, draw: Draw) -> bool:
+    """All that the pump has said on a link is said again, to the next Collector."""
+    links = [link for link in world.links if link.said]
+    if not links:
+        return False
+    said = bytes(draw.choice(links).said)
+    world.echo = said[: draw.randint(1, len(said))] if draw.random() < 0.5 else said
+    return True
+
+
 def _locks_lost(world: World, draw: Draw) -> bool:
     machine = _machine(world, draw)
     gone = [path for folder in ("dirdat", "dirpcs") for path in machine.fs.forget_locks(machine.home.folder(folder))]
@@ -221,19 +277,35 @@ def _clock_jumps(world: World, draw: Draw) -> bool:
 
 
 def _manager_killed(world: World, draw: Draw) -> bool:
-    manager = world.manager.far
-    if manager.dying:
+    managers = [proc for proc in world.procs if proc.kind == "manager" and not proc.dying]
+    if not managers:
         return False
-    world.kill(manager, "and its successor knows no Collector")
-    world.manager.restart()
+    world.kill(draw.choice(managers), "of a sudden")
     return True
 
 
-def _purge(world: World, draw: Draw) -> bool:
+def _notes_lost(world: World, draw: Draw) -> bool:
+    """What a Manager keeps for the next one."""
     machine = _machine(world, draw)
-    if not machine.up or any(proc.kind == "purge" and proc.machine is machine for proc in world.procs):
+    gone = [path for path in machine.fs.names if os.path.basename(path).startswith("MGR.")]
+    if not gone:
         return False
-    world.manager.purge(machine)
+    for path in sorted(gone):
+        machine.fs.take_away(path)
+    world.tell(machine.name, f"somebody removes {', '.join(sorted(gone))}")
+    return True
+
+
+def _space_low(world: World, draw: Draw) -> bool:
+    """Below DISKWARN, or below DISKSTOP: others fill the disk, and make space again."""
+    machine, free, seconds = _machine(world, draw), draw.choice((1, 5)), draw.random() * 4
+    machine.free = free
+    world.tell(machine.name, f"{free} % of its disk are free for {seconds:.3f} s")
+
+    def make_space() -> None:
+        machine.free = PLENTY
+
+    world.later(seconds, make_space)
     return True
 
 
@@ -242,16 +314,17 @@ def _rollover(world: World, draw: Draw) -> bool:
     if victim is None or victim.process is None:
         return False
     world.tell("operator", f"SEND {victim.name}, ROLLOVER")
-    victim.orders.append("ROLLOVER")
+    victim.orders.append(("ROLLOVER", {}))
     return True
 
 
 def _info(world: World, draw: Draw) -> bool:
-    """SEND ..., STATUS: what it answers must be true."""
+    """INFO, and SEND ..., STATUS: what they answer must be true."""
+    world.rules.info()
     victim = _victim(world, draw, tuple(GROUPS))
     if victim is None or victim.process is None:
         return False
-    victim.orders.append("STATUS")
+    victim.orders.append(("STATUS", {}))
     return True
 
 
@@ -268,9 +341,19 @@ def _stop(world: World, draw: Draw) -> bool:
     victim = _victim(world, draw)
     if victim is None:
         return False
-    world.tell("operator", f"STOP {victim.name}")
-    victim.stop.request()
+    if victim.kind in GROUPS:
+        stop(world, victim.kind)
+        start_again(world, victim.kind)
+    else:
+        world.tell("operator", f"STOP {victim.name}")
+        victim.stop.request()
     return True
+
+
+def _kill_by_name(world: World, draw: Draw) -> bool:
+    """KILL, by the Manager, which then leaves it down."""
+    victim = _victim(world, draw, tuple(GROUPS))
+    return victim is not None and kill(world, victim.kind)
 
 
 ACTS: Mapping[str, Act] = MappingProxyType({
@@ -279,11 +362,12 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "silence": _silence, "unreachable": _unreachable, "target crash": _target_crash, "target away": _target_away,
     "disk": _disk, "checkpoints lost": _checkpoints_lost, "checkpoints restored": _checkpoints_restored,
     "byte flipped": _byte_flipped, "trail file removed": _file_removed,
+    "trail restored": _trail_restored, "trail file replaced": _file_replaced, "connected twice": _connected_twice,
     "locks lost": _locks_lost, "clock jumps": _clock_jumps,
-    "manager killed": _manager_killed, "purge": _purge, "rollover": _rollover, "info": _info,
-    "alter": _alter, "stop": _stop,
+    "manager killed": _manager_killed, "notes lost": _notes_lost, "space low": _space_low, "rollover": _rollover,
+    "info": _info, "alter": _alter, "stop": _stop, "kill by name": _kill_by_name,
 })  # fmt: skip
-LATER = frozenset(("kill", "kill at start", "disk", "sync fails"))
+LATER = frozenset(("kill", "kill at start", "disk", "sync fails", "connected twice"))
 """What meets its victim only later, and counts then."""
 
 

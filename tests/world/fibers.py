@@ -8,9 +8,12 @@ raised at the edge where each of its fibers stands, and at every edge that its `
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tests.world.processes import TICK_US
+from trails.runtime.home.home import MANAGER
 from trails.testing import Crash
 
 if TYPE_CHECKING:
@@ -19,13 +22,26 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 Ready = Callable[[], Any]
+NAMES: Mapping[str, str] = MappingProxyType({"extract": "EXT1", "pump": "PMP1", "replicat": "REP1", "manager": MANAGER})
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"extract": "EXTRACT", "pump": "EXTRACT", "replicat": "REPLICAT", "manager": "MANAGER"}
+)
 
 
 class Proc:
     """A process: its fibers die together, and what a system takes back at a death is taken back then."""
 
-    def __init__(self, world: World, kind: str, machine: Machine) -> None:
+    def __init__(self, world: World, kind: str, machine: Machine, arguments: Sequence[str] = ()) -> None:
         self.world, self.kind, self.machine = world, kind, machine
+        self.arguments = arguments
+        """Its command line, where a Manager has started it."""
+        self.pid, self.born = machine.number(self), f"{(world.now - machine.booted) // TICK_US} of boot {machine.boots}"
+        self.parent: Proc | None = None
+        """The Manager that will ask how it ended."""
+        self.pipe: Any = None
+        """To that one, for its first word."""
+        self.code: int | None = None
+        """Its exit code, once it is dead; minus the signal that ended it."""
         self.name = f"{kind}#{world.number()}"
         self.fibers: list[Fiber] = []
         self.sockets: list[SimSocket] = []
@@ -38,7 +54,8 @@ class Proc:
         self.superseded = False
         """Another was started in its place while it lived."""
         self.error: BaseException | None = None
-        self.orders: list[str] = []
+        self.orders: list[tuple[str, dict[str, Any]]] = []
+        """What it is asked, and by what name."""
         self.process: Any = None
         """The product's, once it is built."""
         self.stop: Any = Wish(world)
@@ -46,6 +63,22 @@ class Proc:
         """Its group's."""
         self.group: Any = None
         """Its group's registration, as it was read at its start."""
+        self.note: Any = None
+        """What its process file says."""
+        self.asked = ""
+        """The group that it is told to KILL."""
+        self.held: set[str] = set()
+        """Groups that it was told to hold down, and has noted."""
+
+    @property
+    def group_name(self) -> str:
+        """As its home knows it."""
+        return NAMES.get(self.kind, self.kind)
+
+    @property
+    def group_kind(self) -> str:
+        """The same."""
+        return KINDS[self.kind]
 
     def spawn(self, what: str, main: Callable[[], None]) -> Fiber:
         """One more thread."""

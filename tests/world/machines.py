@@ -5,7 +5,7 @@ Time is the world's and moves only between two turns; each machine's wall clock 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,17 @@ from tests.world.disk import Disk
 from tests.world.network import SimEpoll
 from trails.host import Wait
 from trails.runtime.home.home import SUBDIRS, Home
+from trails.runtime.process.diskguard import Limits, Space
 from trails.testing import Crash
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
+    from tests.world.manager import SimDoor
+    from tests.world.network import SimListener
     from tests.world.world import World
 
+PLENTY = 50
+MOST_PIDS = 14
 EPOCH_US = 1_700_000_000_000_000
 
 
@@ -28,6 +33,16 @@ class Machine:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.up, self.skew = True, 0
+        self.pids: dict[int, Proc] = {}
+        """Who has which number."""
+        self._last_pid = 0
+        self.boots = self.booted = 0
+        self.door: SimDoor | None = None
+        """The Manager's port, once a Manager has listened there."""
+        self.listeners: dict[int, SimListener] = {}
+        """Where its Collectors listen, or have listened, by port."""
+        self.free = PLENTY
+        """Free space of its disk, of 100."""
         root = f"/{name}"
         self.folders = frozenset((root, *(f"{root}/{folder}" for folder in SUBDIRS)))
         self.fs = Disk(self)
@@ -35,6 +50,29 @@ class Machine:
         self.home.create_subdirs()
         self.fs.sync_dir(f"{root}/dirpcs")
         self.id = self.home.id  # kept from now on: its lock must not be met by two fibers
+
+    def number(self, proc: Proc) -> int:
+        """A process id for it."""
+        while True:
+            self._last_pid = self._last_pid % MOST_PIDS + 1
+            if self._last_pid not in self.pids:
+                self.pids[self._last_pid] = proc
+                return self._last_pid
+
+    def boot(self) -> None:
+        """It has power again, and no process yet; numbers begin anew."""
+        self.up = True
+        self.boots, self.booted = self.boots + 1, self.world.now
+        self.pids.clear()
+        self._last_pid = 0
+
+    def forget(self, proc: Proc) -> None:
+        """A dead process, of which nobody will ask any more; its dead children too, if it was a Manager."""
+        if proc.parent is None or proc.parent.dead:
+            self.pids.pop(proc.pid, None)
+        for child in list(self.pids.values()):
+            if child.parent is proc and child.dead:
+                del self.pids[child.pid]
 
     # clocks
 
@@ -78,6 +116,20 @@ class Machine:
         if not future.done():
             self.world.wait(future.done, seconds)
         return future.done()
+
+
+class SimLimits(Limits):
+    """DISKWARN 10 and DISKSTOP 2, of 100, on a machine of the world."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        object.__setattr__(self, "machine", machine)
+
+    def look(self, folders: Iterable[str]) -> list[Space]:
+        del folders  # they are all on one disk
+        machine: Machine = self.machine  # type: ignore[attr-defined]
+        machine.world.edge("statvfs", "")
+        return [Space(f"{machine.home.root}/dirdat", machine.free, 100, 10, 2)]
 
 
 class SimSignal:

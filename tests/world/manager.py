@@ -1,126 +1,175 @@
-"""What the Managers of the two homes decide: which Collector serves the pump, what is purged, what is started again.
+"""The Managers of the two homes, which are the product's own; and the door at which the pump finds the far one.
 
-Starting a Collector and answering the pump are done here in the Manager's own order (ggsci/manager/collectors.py);
-purging is the product's.
+A Manager's door is a list of visitors here: the request line and the answer are the real ones, TLS and TCP are not. A
+Manager that dies is started again after a moment, as a system does it with a service.
 """
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from collector.collector import refuse
-from ggsci.manager import purge
-from ggsci.manager.rules import PurgeRule
-from pump.link import LinkRequest
-from tests.world.fibers import Proc
-from tests.world.network import Link, SimListener
-from trails.errors import AwayError, GateError, OperatorError
+from ggsci.manager.manager import Manager
+from ggsci.manager.params import ManagerParams
+from pump.link import LinkRequest, parse_reply
+from tests.world.machines import SimLimits
+from tests.world.network import NEAR, Link, SimListener
+from trails.errors import AwayError, OperatorError
+from trails.runtime.language.params import parse_text
+from trails.runtime.process.diskguard import Limits
 
 if TYPE_CHECKING:
-    from tests.world.machines import Machine
+    from ggsci.manager.door import Refusal
+    from tests.world.fibers import Proc
+    from tests.world.plan import Sizes
     from tests.world.world import World
+    from trails.runtime.process.startup import Context
 
-TERM_SECONDS = 0.3
-START_SECONDS = 2.0
-ANSWER_SECONDS = 10.0
-RULE = PurgeRule("./dirdat/*", min_files=1)
+PORT = 7809
 
 
-class Managers:
-    """The far one, whose port the pump knows, and the purging of both."""
+@cache
+def manager_params(retries: int, restart: int, purge: int) -> ManagerParams:
+    """mgr.prm of both homes, read."""
+    lines = [
+        f"PORT {PORT}", "NOTLS", "BIND 0.0.0.0", "DYNAMICPORTLIST 7810-7813", "AUTOSTART ER *",
+        f"AUTORESTART ER *, RETRIES {retries}, WAITSECONDS {restart}, RESETSECONDS 15",
+        f"PURGEOLDEXTRACTS ./dirdat/*, MINKEEPFILES 1, FREQUENCYSECONDS {purge}", "CHECKSECONDS 3",
+    ]  # fmt: skip
+    return ManagerParams.from_statements(parse_text("\n".join([*lines, ""]), "mgr.prm"))
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.far = self._begin()
-        self._known: Proc | None = None
-        """The Collector that the far one has started; one that began later knows of none."""
-        self._listeners: dict[Proc, SimListener] = {}
 
-    def _begin(self) -> Proc:
-        proc = Proc(self.world, "manager", self.world.far)
-        self.world.procs.append(proc)
-        return proc
+def params_of(sizes: Sizes) -> ManagerParams:
+    """Those of a life."""
+    return manager_params(sizes.retries, sizes.restart, sizes.purge)
 
-    def restart(self) -> None:
-        """Another one, which finds out anew."""
-        self._known = None
-        self.far = self._begin()
 
-    def ready(self, proc: Proc, listener: SimListener) -> None:
-        """A Collector listens."""
-        self._listeners[proc] = listener
+class LifeManager(Manager):
+    """Its disk is the world's, which also hears when it purges."""
 
-    # the pump's side
+    def __init__(self, context: Context, proc: Proc, *given: Any) -> None:
+        self._proc = proc
+        super().__init__(context, *given)
 
-    def dial(self, request: LinkRequest, timeout: float) -> Any:
-        """See pump.link.dial; in the pump's own process."""
-        world, manager = self.world, self.far
-        self._reach(request.manager, timeout)
-        answer: list[Proc | GateError] = []
-        manager.spawn("request", lambda: answer.append(self._serve()))
-        if not world.wait(lambda: answer or manager.dead, ANSWER_SECONDS):
-            raise AwayError(f"{request.manager} took the connection and said nothing")
-        if not answer:
-            raise AwayError(f"{request.manager} closed the link before it answered")
-        found = answer[0]
-        if isinstance(found, GateError):
-            raise found
-        return self._connect(found)
+    def _limits(self) -> Limits:
+        return SimLimits(self._proc.machine)
 
-    def _reach(self, who: str, timeout: float) -> None:
-        world = self.world
-        world.edge("connect", "link")
-        if not world.far.up or self.far.dead or world.now < world.unreachable_until:
-            world.wait(lambda: False, timeout)
-            raise AwayError(f"{who} can't be reached: timed out")
+    def _purge(self) -> None:
+        self._proc.world.windows.purge(self._proc.machine)
+        super()._purge()
 
-    def _connect(self, collector: Proc) -> Any:
-        world, pump = self.world, self.world.running
-        self._reach("Collector at far", 0.5)
-        listener = self._listeners[collector]
-        if collector.dead or listener.closed:
-            raise AwayError("Collector at far can't be reached: Connection refused")
-        link = Link(world, pump.machine, world.far)
-        world.links.append(link)
-        listener.queue.append(link.far)
-        collector.sockets.append(link.far)
-        pump.sockets.append(link.near)
-        return link.near
 
-    # the Manager's side
+class Visitor:
+    """A pump at the door, as Collectors see it."""
 
-    def _serve(self) -> Proc | GateError:
-        """START COLLECTOR: end the older one, start another, wait until it listens."""
-        world = self.world
-        world.wait(lambda: False, world.draws["manager"].random() * 0.05)
-        older = self._known
-        if older is not None and not older.dead:
-            older.stop.request()
-            if not world.wait(lambda: older.dead, TERM_SECONDS):
-                world.kill(older, "by its Manager")
-                world.wait(lambda: older.dead, TERM_SECONDS)
-        new = self._known = world.start("collector")
-        world.wait(lambda: new in self._listeners or new.dead, START_SECONDS)
-        if new in self._listeners:
-            return new
-        error = new.error
-        text = f"Manager at far refused: {error}"
-        if isinstance(error, GateError) and refuse(error).permanent:
-            return OperatorError(text, hint="See its message")
-        return AwayError(text)
+    shown = None
+    address = NEAR
+    peer = f"{NEAR}:5000"
 
-    # purging
+    def __init__(self, line: bytes, now: int) -> None:
+        self.line, self.heard = line, now
+        self.reply = b""
 
-    def purge(self, machine: Machine) -> None:
-        """PURGEOLDEXTRACTS, in a process of its own."""
-        world = self.world
-        proc = Proc(world, "purge", machine)
 
-        def main() -> None:
-            world.windows.purge(machine)
-            for verdict in purge.purge(proc.machine.home, [RULE], machine.now_us()):
-                world.count("files purged")
-                world.tell(proc.name, f"removes {verdict.path}: {verdict.reason}")
+class SimDoor:
+    """See ManagerDoor."""
 
-        world.procs.append(proc)
-        proc.spawn("main", main)
+    def __init__(self, world: World, params: ManagerParams) -> None:
+        self.world, self.params = world, params
+        proc = world.running
+        if proc.machine.door is not None and not proc.machine.door.closed:
+            raise OperatorError(f"PORT {params.port} can't be used: Address already in use", hint="End who has it")
+        proc.machine.door = self
+        self.queue: list[Visitor] = []
+        self.closed = self.vanished = False
+        self._number = world.descriptor(self)
+        proc.sockets.append(self)
+
+    @property
+    def port(self) -> int:
+        """See ManagerDoor."""
+        return self.params.port
+
+    def readable(self) -> bool:
+        return bool(self.queue)
+
+    def waits(self) -> list[int]:
+        """See ManagerDoor."""
+        return [self._number]
+
+    def step(self) -> list[tuple[Visitor, bytes]]:
+        """See ManagerDoor."""
+        self.world.edge("accept", "door")
+        found, self.queue = self.queue, []
+        return [(visitor, visitor.line) for visitor in found]
+
+    def answer(self, visitor: Visitor, reply: dict[str, Any]) -> None:
+        """See ManagerDoor."""
+        self.world.edge("answer", "door")
+        visitor.reply = json.dumps(reply).encode() + b"\n"
+
+    def refuse(self, visitor: Visitor, error: Refusal) -> None:
+        """See ManagerDoor."""
+        self.answer(visitor, {"ok": False, "error": str(error), "permanent": error.permanent})
+
+    def sign_of_life(self, visitor: Visitor) -> None:
+        """See ManagerDoor."""
+        visitor.heard = self.world.now
+
+    def close(self) -> None:
+        """See ManagerDoor."""
+        self.closed = True
+
+
+def dial(world: World, request: LinkRequest, timeout: float) -> Any:
+    """See pump.link.dial; in the pump's own process."""
+    who = request.manager
+    _reach(world, who, timeout)
+    door = world.far.door
+    if door is None or door.closed:
+        raise AwayError(f"{who} can't be reached: Connection refused")
+    visitor = Visitor(request.line("START COLLECTOR"), world.now)
+    door.queue.append(visitor)
+    while not visitor.reply:
+        world.wait(lambda: visitor.reply or (door.closed and not door.vanished), timeout)
+        if visitor.reply:
+            break
+        if door.closed and not door.vanished:
+            raise AwayError(f"{who} closed the link before it answered")
+        if world.now - visitor.heard >= timeout * 1e6:
+            raise AwayError(f"{who} took the connection and said nothing for {timeout:g} seconds")
+    return _connect(world, parse_reply(visitor.reply, who))
+
+
+def _reach(world: World, who: str, timeout: float) -> None:
+    world.edge("connect", "link")
+    if not world.far.up or world.now < world.unreachable_until:
+        world.wait(lambda: False, timeout)
+        raise AwayError(f"{who} can't be reached: timed out")
+
+
+def _connect(world: World, port: int) -> Any:
+    who, pump = f"Collector at far:{port}", world.running
+    _reach(world, who, 0.5)
+    listener = world.far.listeners.get(port)
+    if listener is None or listener.closed:
+        raise AwayError(f"{who} can't be reached: Connection refused")
+    link = _link(world, listener)
+    pump.sockets.append(link.near)
+    if (said := world.echo) is not None:
+        world.echo = None
+        world.met("connected twice")
+        world.tell("network", f"all {len(said)} bytes that a link carried come a second time, by one of their own")
+        _link(world, listener).pipes[0].flying += said
+        if world.draws["link"].random() < 0.5:
+            listener.queue.reverse()
+    return link.near
+
+
+def _link(world: World, listener: SimListener) -> Link:
+    link = Link(world, world.near, world.far)
+    world.links.append(link)
+    listener.queue.append(link.far)
+    listener.proc.sockets.append(link.far)
+    return link

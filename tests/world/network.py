@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 CAPACITY = 16 << 10
 """Bytes that one direction takes before its writer has to wait."""
 WRITABLE = 4
+NEAR = "10.0.0.1"
+"""The address of near."""
 
 
 class Pipe:
@@ -31,8 +33,10 @@ class Link:
     def __init__(self, world: World, near: Machine, far: Machine) -> None:
         self.world = world
         self.silent_until = 0
+        self.said = bytearray()
+        """All that near has sent."""
         self.pipes = [Pipe(), Pipe()]
-        self.near = SimSocket(world, near, self.pipes[0], self.pipes[1], far.name)
+        self.near = SimSocket(world, near, self.pipes[0], self.pipes[1], far.name, self.said)
         self.far = SimSocket(world, far, self.pipes[1], self.pipes[0], near.name)
 
     @property
@@ -71,8 +75,11 @@ class Link:
 class SimSocket:
     """What Channel and PumpDoor use of a socket."""
 
-    def __init__(self, world: World, machine: Machine, out: Pipe, inn: Pipe, peer: str) -> None:
+    def __init__(
+        self, world: World, machine: Machine, out: Pipe, inn: Pipe, peer: str, said: bytearray | None = None
+    ) -> None:
         self.world, self.machine, self.out, self.inn, self.peer = world, machine, out, inn, peer
+        self._said = said
         out.writer = inn.reader = self
         self.reset = self.closed = self.vanished = False
         self._number = world.descriptor(self)
@@ -108,6 +115,8 @@ class SimSocket:
         if not data:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self.out.flying += data
+        if self._said is not None:
+            self._said += data
         return len(data)
 
     def send(self, data: bytes) -> int:
@@ -150,9 +159,11 @@ class SimListener:
     """Where a Collector is called."""
 
     def __init__(self, world: World) -> None:
+        self.proc = world.running
         self.queue: list[SimSocket] = []
-        self.closed = False
+        self.closed = self.vanished = False
         self._number = world.descriptor(self)
+        self.proc.sockets.append(self)
 
     def readable(self) -> bool:
         return bool(self.queue)
@@ -163,7 +174,7 @@ class SimListener:
     def accept(self) -> tuple[SimSocket, tuple[str, int]]:
         if not self.queue:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        return self.queue.pop(0), ("near", 5000)
+        return self.queue.pop(0), (NEAR, 5000)
 
     def close(self) -> None:
         self.closed = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ggsci.commands.choose import locked
 from ggsci.commands.groups import _next_alter
-from tests.world.fibers import Proc
+from tests.world.fibers import NAMES, Proc
 from tests.world.programs import GROUPS
 from trails.errors import GateError
 from trails.runtime.home import registration
@@ -16,6 +16,51 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 STOP_SECONDS = 3.0
+AGAIN_SECONDS = 1.0
+
+
+def ask_manager(world: World, kind: str, order: str) -> bool:
+    """START, KILL or HOLD of a group; False where there is no Manager to be asked."""
+    manager = world.manager_on(world.machine_of(kind))
+    if manager is None:
+        return False
+    manager.orders.append((order, {"name": NAMES[kind]}))
+    return True
+
+
+def stop(world: World, kind: str) -> None:
+    """STOP of a group, as ggsci does it: its Manager is told first, so that it starts it no more."""
+    world.tell("operator", f"STOP {NAMES[kind]}")
+    world.stopped.add(kind)
+    ask_manager(world, kind, "HOLD")
+    for proc in world.procs:
+        if proc.kind == kind:
+            proc.stop.request()
+
+
+def kill(world: World, kind: str) -> bool:
+    """KILL of a group, which its Manager then leaves down."""
+    if not ask_manager(world, kind, "KILL"):
+        return False
+    world.tell("operator", f"KILL {NAMES[kind]}")
+    world.stopped.add(kind)
+    start_again(world, kind)
+    return True
+
+
+def start_again(world: World, kind: str) -> None:
+    """START, until INFO shows that it runs. After a boot AUTOSTART does it."""
+
+    def act() -> None:
+        runs = world.rules.shows_alive(kind)
+        if not world.machine_of(kind).up or (runs and kind not in world.stopped):
+            return
+        if not runs:
+            world.tell("operator", f"START {NAMES[kind]}")
+            ask_manager(world, kind, "START")
+        world.later(AGAIN_SECONDS, act)
+
+    world.later(world.draws["manager"].random() * 0.6, act)
 
 
 def alter_rollover(world: World, kind: str) -> None:
@@ -24,19 +69,18 @@ def alter_rollover(world: World, kind: str) -> None:
     name, home = GROUPS[kind].name, proc.machine.home
 
     def main() -> None:
-        for running in [other for other in world.procs if other.kind == kind]:
-            running.stop.request()
-        world.wait(lambda: not any(other.kind == kind for other in world.procs), STOP_SECONDS)
+        stop(world, kind)
+        world.wait(lambda: not world.runs(kind), STOP_SECONDS)
         try:
             with locked(home, name, "ALTER EXTRACT"):
                 group = registration.load(home, name)
                 number = _next_alter(home)
                 registration.save(home, replace(group, alter={"etrollover": True}, alter_no=number))
                 world.ordered[kind] = number
+            world.tell("operator", f"ALTER EXTRACT {name}, ETROLLOVER: number {number}")
         except GateError as error:
             world.tell("operator", f"ALTER EXTRACT {name} is refused: {error}")
-            return
-        world.tell("operator", f"ALTER EXTRACT {name}, ETROLLOVER: number {number}")
+        start_again(world, kind)
 
     world.procs.append(proc)
     proc.spawn("main", main)

@@ -30,6 +30,9 @@ class Sizes:
     slow: float
     sync: float
     answer_lost: float
+    retries: int
+    restart: int
+    purge: int
 
 
 @dataclass(frozen=True, order=True)
@@ -63,10 +66,14 @@ WEIGHTS: Mapping[str, int] = MappingProxyType({
     "silence": 2, "unreachable": 1,
     "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
     "locks lost": 1, "clock jumps": 1,
-    "byte flipped": 1, "trail file removed": 1, "manager killed": 2, "purge": 10,
-    "rollover": 2, "alter": 2, "info": 6, "stop": 3,
+    "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1, "connected twice": 3,
+    "manager killed": 3, "notes lost": 1,
+    "space low": 3,
+    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2,
 })  # fmt: skip
-ORDERS = frozenset(("purge", "rollover", "alter", "info", "stop"))
+TAMPERING = frozenset(("byte flipped", "trail file removed", "trail restored", "trail file replaced"))
+"""What ends many a life early: most have none of it."""
+ORDERS = frozenset(("rollover", "alter", "info", "stop", "kill by name"))
 """What an operator does; all others are faults."""
 
 
@@ -86,13 +93,18 @@ def draw(seed: int) -> Plan:
         slow=rnd.choice((0.0, 0.1, 0.5)),
         sync=rnd.choice((0.0, 0.001, 0.01)),
         answer_lost=rnd.choice((0.0, 0.05, 0.2)),
+        retries=rnd.choice((1, 5)),
+        restart=rnd.choice((0, 1)),
+        purge=rnd.choice((1, 3)),
     )
     gap, at, commits = rnd.choice((0.02, 0.2)), 1_000_000, []
     for _ in range(rnd.randint(8, 30)):
         commits.append(at)
         at += int(rnd.expovariate(1 / gap) * 1e6)
     end = at + 2_000_000
-    kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
+    tampered = rnd.random() < 0.4
+    kinds = [kind for kind in WEIGHTS if tampered or kind not in TAMPERING]
+    weights = [WEIGHTS[kind] for kind in kinds]
     count = rnd.choice((8, 12, 20))
     faults = [Fault(rnd.randrange(1_000_000, end), rnd.choices(kinds, weights)[0], rnd.randrange(1 << 30))
               for _ in range(count)]  # fmt: skip

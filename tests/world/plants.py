@@ -6,6 +6,7 @@ do.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,15 @@ import pytest
 from collector.collector import Collector
 from extract.assemble import Assembler
 from extract.extract import Extract
+from ggsci.manager.children import Children
+from ggsci.manager.collectors import Collectors
 from pump.places import PumpPlaces
 from pump.pump import Pump
 from pump.window import Window
+from replicat.apply.discardfile import DiscardFile
 from replicat.batches import startup
 from replicat.run.replicat import Replicat
+from tests.support.ddl_target import DdlTarget
 from tests.support.list_target import ListTarget
 from tests.world.disk import Disk, DiskFile
 from trails import recovery, trailfile
@@ -30,7 +35,7 @@ from trails.link import wire
 from trails.plan import Planner
 from trails.reader import BlockReader
 from trails.recovery import Mark
-from trails.runtime.home import purge
+from trails.runtime.home import purge, status
 from trails.segment import Segment
 from trails.trailfile import TrailFile
 from trails.writer import TrailWriter
@@ -467,3 +472,101 @@ def purge_without_a_checkpoint(patch: Patch) -> None:
         return (1 << 30, why) if "no checkpoint" in why else (seqno, why)
 
     patch.setattr(purge, "_oldest_needed", oldest)
+
+
+# --- what is given up -------------------------------------------------------------------------------------------------
+
+
+@_plant("I8 I3")
+def discards_not_synced(patch: Patch) -> None:
+    """A discarded change's record may be lost with the power, and its commit is there."""
+    patch.setattr(DiscardFile, "sync", lambda self: None)
+
+
+@_plant("I8 I3")
+def discards_written_again(patch: Patch) -> None:
+    """A change that comes again is written into the discard file again."""
+    patch.setattr(DiscardFile, "_know", lambda self, place: None)
+
+
+@_plant("I3 I7")
+def ddl_beside_the_row(patch: Patch) -> None:
+    """A change of a table's shape is there at once, whatever becomes of its transaction."""
+    before = DdlTarget.ddl
+
+    def ddl(self: Any, statements: tuple[str, ...]) -> None:
+        before(self, statements)
+        self._own.shapes = copy.deepcopy(self.shapes)
+
+    patch.setattr(DdlTarget, "ddl", ddl)
+
+
+# --- the Manager ------------------------------------------------------------------------------------------------------
+
+
+@_plant("I10")
+def nobody_is_started_again(patch: Patch) -> None:
+    """CW-26: a group that dies stays down."""
+    patch.setattr(Children, "_consider_restart", lambda self, name, child, *, wait: None)
+
+
+@_plant("I10")
+def nobody_is_adopted(patch: Patch) -> None:
+    """CW-26: what an earlier Manager has started is not watched."""
+    patch.setattr(Children, "_adopt", lambda self, group, pid, started_us: None)
+
+
+@_plant("I10")
+def gives_up_for_good(patch: Patch) -> None:
+    """When its tries are used up a group is never tried again, though its peer comes back."""
+    before = Children._give_up
+
+    def give_up(self: Any, name: str, child: Any, rule: Any) -> None:
+        before(self, name, child, rule)
+        child.retry_at = None
+
+    patch.setattr(Children, "_give_up", give_up)
+
+
+@_plant("I10")
+def a_held_group_is_started(patch: Patch) -> None:
+    """What an operator had killed comes back by itself."""
+    patch.setattr(Children, "hold", lambda self, name: None)
+
+
+@_plant("I10")
+def a_number_is_trusted(patch: Patch) -> None:
+    """A Collector that an earlier Manager has started is known by its process id alone, which a stranger has now."""
+
+    def is_gone(self: Any, running: Any) -> bool:
+        if running.process is not None:
+            return running.process.poll() is not None
+        return self._processes.birth(running.pid) is None
+
+    patch.setattr(Collectors, "_is_gone", is_gone)
+
+
+@_plant("I12")
+def running_by_its_word(patch: Patch) -> None:
+    """INFO believes a process file without a look at the lock."""
+    before = status._status
+
+    def shown(home: Any, group: str, kind: str) -> Any:
+        found, note = before(home, group, kind), status.read(home.fs, home.status(group, kind))
+        if note is not None and note.state == "RUNNING":
+            return status.GroupStatus(status.Status.RUNNING, note.pid, note.started_us)
+        return found
+
+    patch.setattr(status, "_status", shown)
+
+
+@_plant("I12")
+def status_of_what_was_not_acknowledged(patch: Patch) -> None:
+    """SEND PMP1, STATUS shows as passed on what is under way."""
+    before = Pump.status
+
+    def shown(self: Any) -> Any:
+        found = before(self)
+        return dataclasses.replace(found, read=dataclasses.replace(found.read, rba=found.read.rba + 1))
+
+    patch.setattr(Pump, "status", shown)

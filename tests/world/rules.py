@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from replicat.model.target import CheckpointRow
 from tests.world.disk import INJECTED, WAYS
-from tests.world.source import KV, Commit
+from tests.world.programs import GROUPS
+from tests.world.source import NOTES, Commit
 from tests.world.windows import TRAILS
 from trails.checkpoint import Checkpoint
 from trails.errors import EXIT_AWAY, GateError, LockedError
 from trails.position import START, Position
 from trails.reader import last_header
 from trails.recovery import Found, recover
+from trails.runtime.home import status
 from trails.runtime.report.answers import StatusAnswer
 
 if TYPE_CHECKING:
@@ -112,12 +114,35 @@ class Rules:
         if before is not None and row is not None and row.csn < before.csn:
             self.broken(f"the checkpoint row goes back from CSN {before.csn} to {row.csn}")
         self.shows("commit")
+        if row is not None:
+            self._given_up(int(row.csn or 0))
+
+    def _given_up(self, number: int) -> None:
+        """I8: each change that was discarded stands in the discard file, which a loss of power leaves so, and once."""
+        world = self.world
+        if world.tampered:
+            return
+        home = world.far.home
+        discards = world.far.fs.synced_names.get(home.discard("REP1"))
+        text = bytes(discards.disk) if discards is not None else b""
+        for key, transaction in world.log.odd.items():
+            found = text.count(b'id = "%s"\n' % key.encode())
+            if transaction <= number and not found:
+                self.broken(f"row {key} of transaction {transaction} was given up; the discard file does not have it")
+            if found > 1:
+                self.broken(f"row {key} stands {found} times in the discard file")
 
     def shows(self, what: str) -> None:
         """What anybody would see in the target now."""
         store = self.world.server.store
         number = int(store.row.csn or 0) if store.row is not None else 0
-        tables = {"kv": store.tables.get(("s", "kv"), {}), "notes": sorted(store.tables.get(("s", "notes"), []))}
+        tables = {name: store.tables.get(("s", name), {}) for name in ("kv", "odds")}
+        tables["notes"] = sorted(store.tables.get(("s", "notes"), []))
+        tables["shaped"] = {
+            name: (tuple(column.name for column in shape.columns), store.tables.get((schema, name), {}))
+            for (schema, name), shape in store.shapes.items()
+            if name not in tables
+        }
         source = self.world.log.states[number]
         if tables != ({**source, "notes": []} if self.world.plan.sizes.only_kv else source):
             self.broken(f"{what}: the target is not as the source was after transaction {number}")
@@ -131,7 +156,7 @@ class Rules:
 
     def _is_carried(self, commit: Commit) -> bool:
         """Whether the pump sends anything of it."""
-        return not self.world.plan.sizes.only_kv or any(change.table is KV for change in commit.changes)
+        return not self.world.plan.sizes.only_kv or any(change.table is not NOTES for change in commit.changes)
 
     @property
     def _alters_obeyed(self) -> bool:
@@ -209,6 +234,41 @@ class Rules:
             if Position(write.seqno, write.rba) > end:
                 self.broken(f"{proc.name} has saved that it wrote up to {write}; after a loss of power it is {end}")
 
+    # Managers
+
+    def spawns(self, manager: Proc, name: str) -> None:
+        """It starts a group, or a Collector."""
+        if name in manager.held:
+            self.broken(f"{manager.name} starts {name}, which it was told to hold down")
+
+    def signals(self, manager: Proc, proc: Proc) -> None:
+        """It sends a signal: to a Collector, or to the group that it is told to KILL."""
+        if proc.kind != "collector" and manager.asked != proc.group_name:
+            self.broken(f"{manager.name} sends a signal to {proc.name}, a stranger")
+
+    def shows_alive(self, kind: str) -> bool:
+        """Whether INFO shows a group as starting or running."""
+        current, self.world.current = self.world.current, None
+        try:
+            return status.status_of(self.world.machine_of(kind).home, GROUPS[kind]).status.is_alive
+        finally:
+            self.world.current = current
+
+    def info(self) -> None:
+        """What INFO shows as running runs."""
+        world = self.world
+        current, world.current = world.current, None
+        try:
+            for kind, group in GROUPS.items():
+                machine = world.machine_of(kind)
+                found = status.status_of(machine.home, group)
+                if found.status is status.Status.RUNNING:
+                    proc = machine.pids.get(found.pid or 0)
+                    if proc is None or proc.dead or proc.kind != kind:
+                        self.broken(f"INFO shows {group.name} as running by process {found.pid}, and nobody is there")
+        finally:
+            world.current = current
+
     # ends
 
     def ended(self, proc: Proc) -> None:
@@ -222,7 +282,7 @@ class Rules:
             self.world.over = True
             self.world.tell("world", "and nobody else can go on: it has stopped with an error that names the cause")
             self.world.count("stopped by what was done to a trail file")
-        elif isinstance(error, LockedError):
-            self.world.count("found a lock held")
+        elif isinstance(error, LockedError) or (proc.kind == "manager" and "PORT" in str(error)):
+            self.world.count("found a lock or a port held")
         elif error.exit_code != EXIT_AWAY and INJECTED not in str(error):
             self.broken(f"{proc.name} needs an operator: {type(error).__name__}: {error}", error)

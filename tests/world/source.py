@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from extract.longtrans import Outstanding
 from extract.source import Sink, SourceFacts, ThreadPlaces
+from tests.support.ddl_target import definition, table_shape
 from tests.support.replicat_trail import table
 from trails.checkpoint import Place
+from trails.ddl import ALTER, CREATE, DROP, RENAME, DdlChange, DdlColumn, TableShape
 from trails.errors import MismatchError, OperatorError
 from trails.position import Position
 from trails.record import Op, TableDef
@@ -23,22 +25,30 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 KV, NOTES = table("s", "kv", "id v", "id"), table("s", "notes", "note")
+ODDS = table("s", "odds", "id v", "id")
+"""Of its rows the target refuses the odd ones."""
+ODD, EVEN = "odd", "even"
+WIDE = table_shape("s", "wide", "1:id 2:a")
+"""The first of the tables that change their shapes, come and go."""
 STEP = 10
 """Places between one transaction and the next."""
 
 LARGE = 10
 """Changes; of a larger transaction the source may pause between two."""
 
+MOST_COLUMNS, MOST_TABLES = 5, 3
 Tables = dict[str, Any]
-"""`kv`: rows by key; `notes`: rows, sorted."""
+"""`kv` and `odds`: rows by key; `notes`: rows, sorted; `shaped`: of each other table the columns, and rows by key."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change, as a record has it: `values` is the image, and the one before; of TRUNCATE its flags."""
+    """One change, as a record has it: `values` is the image, and the one before; of TRUNCATE its flags, of DDL what
+    became of which table's shape.
+    """
 
     op: Op
-    table: TableDef
+    table: TableDef | None
     values: tuple[Any, ...]
 
 
@@ -60,14 +70,20 @@ class Commit:
         return self.number * STEP
 
 
+_EMPTY: Tables = {"kv": {}, "odds": {}, "notes": [], "shaped": {"wide": (("id", "a"), {})}}
+
+
 @dataclass
 class SourceLog:
-    """The server. What is at or below `confirmed` is gone for good; `states` are its tables after each transaction."""
+    """The server. What is at or below `confirmed` is gone for good; `states` are its tables after each transaction, but
+    for what the target refuses: the keys of those rows are `odd`, by transaction.
+    """
 
     identity: dict[str, str] = field(default_factory=lambda: {"kind": "simulated", "system": "1"})
     commits: list[Commit] = field(default_factory=list)
     confirmed: int = 0
-    states: list[Tables] = field(default_factory=lambda: [{"kv": {}, "notes": []}])
+    odd: dict[str, int] = field(default_factory=dict)
+    states: list[Tables] = field(default_factory=lambda: [_EMPTY])
 
 
 def state_of(place: int) -> str:
@@ -83,6 +99,8 @@ class Workload:
         self._log = log
         self._kv: dict[str, str] = {}
         self._notes: list[str] = []
+        self._even: set[str] = set()
+        self._shaped: dict[str, tuple[TableShape, dict[str, tuple[str, ...]]]] = {"wide": (WIDE, {})}
 
     def commit(self) -> Commit:
         """One more transaction."""
@@ -90,7 +108,15 @@ class Workload:
         size = self._draw.randint(15, 50) if self._draw.random() < 0.15 else self._draw.randint(1, 5)
         made = Commit(number, tuple(self._change(f"{number}.{n}") for n in range(size)))
         self._log.commits.append(made)
-        self._log.states.append({"kv": {(k,): (k, v) for k, v in self._kv.items()}, "notes": self._sorted_notes()})
+        self._log.states.append({
+            "kv": {(k,): (k, v) for k, v in self._kv.items()},
+            "odds": {(key,): (key, EVEN) for key in self._even},
+            "notes": self._sorted_notes(),
+            "shaped": {
+                name: (tuple(column.name for column in shape.columns), {(key,): row for key, row in rows.items()})
+                for name, (shape, rows) in self._shaped.items()
+            },
+        })  # fmt: skip
         return made
 
     def _sorted_notes(self) -> list[tuple[str]]:
@@ -103,7 +129,62 @@ class Workload:
         if kind < 0.31:
             self._kv.clear()
             return Change(Op.TRUNCATE, KV, (0,))
-        return self._row(value)
+        if kind < 0.33:
+            return self._ddl(value)
+        if kind < 0.37:
+            return self._odd_or_even(value)
+        return self._shaped_row(value) if kind < 0.5 and self._shaped else self._row(value)
+
+    def _ddl(self, value: str) -> Change:
+        """CREATE TABLE, or of one of them ALTER TABLE ADD, DROP or RENAME COLUMN, RENAME, DROP TABLE."""
+        kind = self._draw.random()
+        if not self._shaped or (kind < 0.2 and len(self._shaped) < MOST_TABLES):
+            return self._reshaped(None, table_shape("s", f"t{value}", "1:id 2:b"), {})
+        name = self._draw.choice(sorted(self._shaped))
+        shape, rows = self._shaped[name]
+        number = max(column.number for column in shape.columns) + 1
+        if kind < 0.3:
+            return self._reshaped(shape, None, {})
+        if kind < 0.4:
+            return self._reshaped(shape, replace(shape, name=f"r{value}"), rows)
+        at = self._draw.randrange(1, len(shape.columns)) if len(shape.columns) > 1 else 0
+        if at and (kind < 0.6 or len(shape.columns) > MOST_COLUMNS):
+            left = {key: row[:at] + row[at + 1 :] for key, row in rows.items()}
+            return self._reshaped(shape, _with(shape, shape.columns[:at] + shape.columns[at + 1 :]), left)
+        if at and kind < 0.7:
+            other = replace(shape.columns[at], name=f"n{value}")
+            return self._reshaped(shape, _with(shape, (*shape.columns[:at], other, *shape.columns[at + 1 :])), rows)
+        added = DdlColumn(number, f"c{value}", "text", "text", default=f"'{value}'", missing=value)
+        filled = {key: (*row, value) for key, row in rows.items()}
+        return self._reshaped(shape, _with(shape, (*shape.columns, added)), filled)
+
+    def _reshaped(self, old: TableShape | None, new: TableShape | None, rows: dict[str, tuple[str, ...]]) -> Change:
+        if old is not None:
+            del self._shaped[old.name]
+        if new is not None:
+            self._shaped[new.name] = new, rows
+        op = CREATE if old is None else DROP if new is None else RENAME if old.name != new.name else ALTER
+        return Change(Op.DDL, None, (DdlChange(op, old, new, f"{op} TABLE ..."),))
+
+    def _shaped_row(self, value: str) -> Change:
+        name = self._draw.choice(sorted(self._shaped))
+        shape, rows = self._shaped[name]
+        key, named = str(self._draw.randrange(6)), definition(shape)
+        before = rows.get(key)
+        if before is not None and self._draw.random() < 0.3:
+            del rows[key]
+            return Change(Op.DELETE, named, (list(before),))
+        rows[key] = (key, *(f"{value}{column.number}" for column in shape.columns[1:]))
+        if before is None:
+            return Change(Op.INSERT, named, (list(rows[key]),))
+        return Change(Op.UPDATE, named, (list(rows[key]), list(before)))
+
+    def _odd_or_even(self, value: str) -> Change:
+        if self._draw.random() < 0.5:
+            self._even.add(value)
+            return Change(Op.INSERT, ODDS, ([value, EVEN],))
+        self._log.odd[value] = len(self._log.commits) + 1
+        return Change(Op.INSERT, ODDS, ([value, ODD],))
 
     def _note(self, value: str) -> Change:
         if self._notes and self._draw.random() < 0.3:
@@ -129,6 +210,10 @@ class Workload:
             other = key
         kv[other] = value
         return Change(Op.UPDATE, KV, ([other, value], [key, before]))
+
+
+def _with(shape: TableShape, columns: tuple[DdlColumn, ...]) -> TableShape:
+    return replace(shape, columns=columns)
 
 
 class SimSource:
@@ -213,17 +298,22 @@ class SimSource:
         for change in commit.changes:
             if self.world.hostile and self._draw.random() < self.world.plan.sizes.source_lost:
                 yield None
-            index = sink.table(change.table)
-            op = int(change.op)
-            record = (op, (index,), *change.values) if change.op == Op.TRUNCATE else (op, index, *change.values)
-            sink.records.append(record)
-            sink.grew(60)
+            self._change(sink, change)
             if self._draw.random() < 0.3:
                 yield True
             elif slow and self._draw.random() < 0.1:
                 yield False
         sink.commit(Position(0, commit.place), commit.csn, commit.number, state_of(commit.place))
         yield commit.number < len(self.log.commits)
+
+    def _change(self, sink: Sink, change: Change) -> None:
+        if change.table is None:
+            sink.ddl(*change.values)
+            return
+        index, op = sink.table(change.table), int(change.op)
+        record = (op, (index,), *change.values) if change.op == Op.TRUNCATE else (op, index, *change.values)
+        sink.records.append(record)
+        sink.grew(60)
 
     def release(self, origin: Position) -> None:
         self._confirm(origin)

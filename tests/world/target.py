@@ -1,4 +1,4 @@
-"""The target database of the world: ListTarget on a server that may be away, may crash, and may still commit when
+"""The target database of the world: DdlTarget on a server that may be away, may crash, and may still commit when
 nobody listens any more.
 
 A COMMIT that was sent is under way until the server takes it up or drops it; until then it holds the checkpoint row.
@@ -10,13 +10,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replicat.model.target import CheckpointRow
-from tests.support.list_target import ListTarget, Store, shape
+from tests.support.ddl_target import DdlTarget, ShapedStore, Shapes
+from tests.support.list_target import shape
+from tests.world.source import ODD
 from trails.errors import AwayError
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
-SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "notes", "note")]
+SHAPES = {
+    (made.schema, made.name): made
+    for made in (
+        shape("s", "kv", "id v", "id"),
+        shape("s", "notes", "note"),
+        shape("s", "odds", "id v", "id"),
+        shape("s", "wide", "id a", "id"),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class UnderWay:
     """A COMMIT that the server has got."""
 
     tables: Any
+    shapes: Shapes
     row: CheckpointRow | None
 
 
@@ -32,7 +43,8 @@ class Server:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.store = Store()
+        self.store = ShapedStore(shapes=dict(SHAPES))
+        self.flushed_shapes = dict(SHAPES)
         self.epoch = 0
         self.down_until = 0
         self.under_way: UnderWay | None = None
@@ -48,7 +60,7 @@ class Server:
             self.world.windows.met("CW-01")
             self.row_was_read = False
         before = self.store.row
-        self.store.tables, self.store.row = found.tables, found.row
+        self.store.tables, self.store.shapes, self.store.row = found.tables, found.shapes, found.row
         self.world.rules.committed(before)
 
     def settle_later(self) -> None:
@@ -66,6 +78,7 @@ class Server:
     def crash(self, down: float) -> None:
         """It forgets what it had committed and not flushed, and is away for so many seconds."""
         self.store.crash()
+        self.store.shapes = dict(self.flushed_shapes)
         self.under_way = None
         self.epoch += 1
         self.down_until = self.world.now + int(down * 1e6)
@@ -77,12 +90,13 @@ class Server:
             self.settle_later()
 
 
-class SimTarget(ListTarget):
+class SimTarget(DdlTarget):
     """One connection. See replicat.targets.contract.Target."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.server.store, SHAPES)
+        super().__init__(world.server.store)
         self.world, self.server = world, world.server
+        self.checks = lambda table, row: "it is odd" if table == "s.odds" and row[1] == ODD else ""
         self._epoch = -1
 
     def _call(self, name: str) -> None:
@@ -111,7 +125,7 @@ class SimTarget(ListTarget):
     def commit(self) -> None:
         self._call("commit")
         world, server = self.world, self.server
-        server.under_way = mine = UnderWay(self._tables, self._new)
+        server.under_way = mine = UnderWay(self._tables, self.shapes, self._new)
         self._tables = None
         world.edge("target", "COMMIT sent")
         if world.hostile and world.draws["target"].random() < world.plan.sizes.answer_lost:
@@ -123,6 +137,11 @@ class SimTarget(ListTarget):
         if server.under_way is mine:
             server.settle(lands=True)
 
+    def ddl(self, statements: tuple[str, ...]) -> None:
+        super().ddl(statements)
+        self.world.count("statements of DDL")
+
     def _flushed(self) -> None:
         super()._flushed()
+        self.server.flushed_shapes = dict(self.server.store.shapes)
         self.world.rules.shows("flush")

@@ -16,7 +16,8 @@ from trails.format import DURABLE_OFFSET, BlockKind, Indicator, file_seed, parse
 from trails.link import wire
 from trails.position import START, Position, TrailName
 from trails.reader import headers_of, last_header
-from trails.testing import Inode
+from trails.runtime.home import registration, status
+from trails.testing import Inode, folder_of
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
@@ -34,7 +35,6 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType({
     "CW-20": "cascades and triggers are a database's",
     "CW-21": "the target here has transactions",
     "CW-25": "it is about time",
-    "CW-26": "what the Manager notes of its groups is not in these lives yet",
 })  # fmt: skip
 """Each with a test of its name."""
 HERE = tuple(window for window in (f"CW-{n:02}" for n in range(1, 29)) if window not in ELSEWHERE)
@@ -68,6 +68,14 @@ class Windows:
         """Before it has obeyed an ALTER, or after it."""
         if proc.kind in self.world.ordered:
             self.met("CW-19")
+
+    def manager_starts(self, proc: Proc) -> None:
+        """It finds a group that was killed while no Manager was there."""
+        with self._unseen():
+            for group in registration.all(proc.machine.home):
+                found = status.status_of(proc.machine.home, group)
+                if found.status is status.Status.ABENDED and found.ended_us is None:
+                    self.met("CW-26")
 
     def extract_starts(self) -> None:
         """From a trail of one file, without a checkpoint, at a source that knows less than the trail."""
@@ -136,7 +144,7 @@ class Windows:
         """It goes, right now."""
         trail = TRAILS[machine.name]
         names, synced = machine.fs.names, machine.fs.synced_names
-        folder = {path: inode for path, inode in names.items() if os.path.dirname(path) == trail.folder}
+        folder = {path: inode for path, inode in names.items() if folder_of(path) == trail.folder}
         if any(synced.get(path) is not inode or path.endswith(".tmp") for path, inode in folder.items()):
             self.met("CW-09")
         files = sorted(

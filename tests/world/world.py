@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import heapq
 import random
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.world import faults
+from tests.world import faults, operator
 from tests.world.fibers import Fiber, Proc, Ready
-from tests.world.machines import Machine
-from tests.world.manager import Managers
+from tests.world.machines import PLENTY, Machine
 from tests.world.network import Link, Pipe
 from tests.world.plan import Plan
 from tests.world.programs import GROUPS, MAINS
@@ -25,7 +25,9 @@ from tests.world.rules import Rules
 from tests.world.source import SourceLog, Workload
 from tests.world.target import Server
 from tests.world.windows import Windows
+from trails.errors import EXIT_OPERATOR, EXIT_STOPPED
 from trails.runtime.home import registration
+from trails.runtime.process.startup import exit_of
 from trails.testing import Crash
 
 CALM_SECONDS = 90
@@ -69,6 +71,8 @@ class World:
         self.doomed: dict[str, int] = {}
         """Edges to live of the next process of a kind."""
         self.unreachable_until = 0
+        self.echo: bytes | None = None
+        """What somebody says once more to the next Collector that a pump comes to."""
         self.fibers: list[Fiber] = []
         self.procs: list[Proc] = []
         self.links: list[Link] = []
@@ -81,8 +85,9 @@ class World:
         self.log = SourceLog()
         self.workload = Workload(plan.seed, self.log)
         self.server = Server(self)
-        self.manager = Managers(self)
         self.windows = Windows(self)
+        self.stopped: set[str] = set()
+        """Groups that an operator has stopped, and not started again."""
         self.ordered: dict[str, int] = {}
         """The number of the last ALTER of a group, by its kind."""
         for kind, group in GROUPS.items():
@@ -175,14 +180,23 @@ class World:
         """Where it runs."""
         return self.near if kind in ("extract", "pump") else self.far
 
-    def start(self, kind: str) -> Proc:
+    def start(self, kind: str, machine: Machine, arguments: Sequence[str] = ()) -> Proc:
         """Begin a process."""
-        proc = Proc(self, kind, self.machine_of(kind))
+        proc = Proc(self, kind, machine, arguments)
         proc.die_in = self.doomed.pop(kind, None)
         proc.spawn("main", lambda: MAINS[kind](self, proc))
         self.procs.append(proc)
         self.tell(proc.name, "starts")
         return proc
+
+    def manager_on(self, machine: Machine) -> Proc | None:
+        """One that can be asked."""
+        found = [p for p in self.procs if p.kind == "manager" and p.machine is machine and p.process and not p.dying]
+        return found[-1] if found else None
+
+    def runs(self, kind: str) -> bool:
+        """Whether a process of a group lives."""
+        return any(proc.kind == kind for proc in self.procs)
 
     def kill(self, proc: Proc, why: str) -> None:
         """SIGKILL."""
@@ -210,16 +224,13 @@ class World:
 
     def _boot(self, machine: Machine) -> None:
         self.tell(machine.name, "is up again")
-        machine.up = True
-        if machine is self.far:
-            self.manager.restart()
-        for kind in GROUPS:
-            if self.machine_of(kind) is machine:
-                self._again(kind)
+        machine.boot()
+        self.serve(machine)
 
-    def _again(self, kind: str) -> None:
-        if self.machine_of(kind).up and not any(proc.kind == kind for proc in self.procs):
-            self.start(kind)
+    def serve(self, machine: Machine) -> None:
+        """The system starts its service, the Manager, and that one the groups."""
+        if machine.up and not any(proc.kind == "manager" and proc.machine is machine for proc in self.procs):
+            self.start("manager", machine)
 
     def _bury(self, proc: Proc) -> None:
         """Let a dying process's fibers unwind; then the system takes back what it had."""
@@ -230,6 +241,8 @@ class World:
         if proc.dead:
             return
         proc.dead = True
+        if proc.code is None:
+            proc.code = exit_of(proc.error)[0] if proc.error is not None else -signal.SIGKILL
         for sock in proc.sockets:
             sock.vanished = sock.vanished or proc.vanished
             sock.close()
@@ -240,14 +253,24 @@ class World:
         self._over(proc)
 
     def _over(self, proc: Proc) -> None:
-        """AUTORESTART, in short: whatever ended a group, it is started again."""
+        """Who starts it again: the system a Manager, that one a group, and an operator what he stopped or must mend."""
         if proc.error is not None:
             self.tell(proc.name, f"ends: {type(proc.error).__name__}: {proc.error}")
         elif not proc.dying:
             self.tell(proc.name, "has ended in order")
         self.rules.ended(proc)
-        if proc.kind in GROUPS and proc.machine.up:
-            self.later(self.draws["manager"].random() * 0.6, lambda: self._again(proc.kind))
+        machine = proc.machine
+        machine.forget(proc)
+        if not machine.up:
+            return
+        if proc.kind == "manager":
+            self.later(self.draws["manager"].random() * 0.6, lambda: self.serve(machine))
+        elif proc.kind in GROUPS and (proc.code in (EXIT_STOPPED, EXIT_OPERATOR) or self._is_held(proc)):
+            operator.start_again(self, proc.kind)
+
+    def _is_held(self, proc: Proc) -> bool:
+        manager = self.manager_on(proc.machine)
+        return manager is not None and proc.group_name in manager.process._children._held
 
     # the scheduler
 
@@ -266,8 +289,8 @@ class World:
             raise self.rules.violation
 
     def _live(self) -> None:
-        for kind in GROUPS:
-            self.start(kind)
+        for machine in (self.near, self.far):
+            self.serve(machine)
         self.hostile = True
         commits = list(reversed(self.plan.commits))
         end = max(self.plan.commits[-1], max((fault.at for fault in self.plan.faults), default=0) + VICTIM_US)
@@ -300,13 +323,13 @@ class World:
         self.hostile = False
         self._waiting.clear()
         self.doomed.clear()
-        self.unreachable_until = self.server.down_until = 0
+        self.unreachable_until, self.server.down_until, self.echo = 0, 0, None
         for proc in self.procs:
             proc.die_in, proc.frozen_until = None, 0
         for link in self.links:
             link.silent_until = 0
         for machine in (self.near, self.far):
-            machine.fs.trouble, machine.fs.next_sync_fails = None, False
+            machine.fs.trouble, machine.fs.next_sync_fails, machine.free = None, False, PLENTY
 
     def _turn(self, moments: list[int]) -> None:
         """One goes on. `moments`: when else something is to be done."""
@@ -341,7 +364,7 @@ class World:
             self._bury(proc)
         if fiber.done:
             self.fibers = [other for other in self.fibers if not other.done]
-            if not fiber.proc.dead and fiber is fiber.proc.fibers[0] and fiber.proc.kind != "manager":
+            if not fiber.proc.dead and fiber is fiber.proc.fibers[0]:
                 self._end(fiber.proc)
         if len(self.links) > 8:
             self.links = [link for link in self.links if link.is_open]

@@ -12,12 +12,7 @@ nobody was told to mend anything, so trying again is right.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-import select
-import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -26,9 +21,6 @@ from trails.fs import Fs, overwrite, read_bytes, replace_durably
 from trails.runtime.home import plain
 from trails.runtime.home.home import MANAGER, Home
 from trails.runtime.home.registration import Registration
-
-NUMBER_SECONDS = 1.0
-"""How long a number is waited for that the holder of a lock has not yet written."""
 
 
 class Status(StrEnum):
@@ -76,7 +68,8 @@ class GroupStatus:
     ended_us: int | None = None
     stop: str = "G"
     turned_us: int | None = None
-    """When the process was last seen at work, while it runs: its last loop turn, to about a second (`turned`)."""
+    """When the process was last seen at work, while it runs: its last loop turn, to about a second. The process
+    file's time tells (standing.py), also of a process that hangs, which holds its lock and answers nobody."""
     waits: str = ""
     """For whom its work waits, while it runs; the first turn of its work is done when this is empty, or a trail."""
 
@@ -129,7 +122,7 @@ def manager_status(home: Home) -> GroupStatus:
 
 def _status(home: Home, group: str, kind: str) -> GroupStatus:
     # The lock is looked at first: a run that ends in between has then written its process file.
-    holder = lock_holder(home.lock(group))
+    holder = home.fs.lock_holder(home.lock(group))
     note = read(home.fs, home.status(group, kind))
     if holder is None:
         return _ended(note)
@@ -137,29 +130,8 @@ def _status(home: Home, group: str, kind: str) -> GroupStatus:
         return GroupStatus(Status.STARTING, holder, stop="A")
     if note.state == "ENDED":
         return _ended(note)
-    turned = _turned_us(home.status(group, kind))
+    turned = home.fs.touched_us(home.status(group, kind))
     return GroupStatus(Status(note.state), note.pid, note.started_us, stop="A", turned_us=turned, waits=note.waits)
-
-
-def turned(path: str, now_us: int) -> bool:
-    """A running process's main loop came round: the process file's time tells, also while the process hangs.
-
-    A process that hangs answers nobody, and holds its lock. Where the time can't be set it looks older than it is,
-    never younger; whatever is wrong with the disk is for those to tell who write to it. False: there is no such file.
-    """
-    with contextlib.suppress(OSError):
-        try:
-            os.utime(path, ns=(now_us * 1000, now_us * 1000))
-        except FileNotFoundError:
-            return False
-    return True
-
-
-def _turned_us(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns // 1000
-    except OSError:
-        return None
 
 
 def _ended(note: ProcessFile | None) -> GroupStatus:
@@ -169,48 +141,3 @@ def _ended(note: ProcessFile | None) -> GroupStatus:
     message = note.message if note.state == "ENDED" else f"process {note.pid} died without a word"
     status = Status.STOPPED if note.stop == "G" else Status.ABENDED
     return GroupStatus(status, None, note.started_us, code, message, note.ended_us, note.stop)
-
-
-def lock_holder(path: str) -> int | None:
-    """Process id of the lock's holder, None if the lock is free, 0 if it can't be told (a full disk took no number).
-
-    Looking takes the lock shared for an instant; a process that starts tries longer than that. Who has just taken the
-    lock writes its number a moment later, and until then the file has that of the last holder, which is dead: so the
-    number is waited for, as nobody is to see half of a start.
-    """
-    end = time.monotonic() + NUMBER_SECONDS
-    while (holder := _holder(path)) == 0 and time.monotonic() < end:
-        time.sleep(0.002)
-    return holder
-
-
-def _holder(path: str) -> int | None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(fd, 32, 0).strip()
-        return int(text) if text.isdigit() and _lives(int(text)) else 0
-    else:
-        return None
-    finally:
-        os.close(fd)
-
-
-def _lives(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and was not waited for is none."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (ProcessLookupError, OverflowError, ValueError):
-        return False
-    except OSError:
-        return True  # the system does not tell
-    try:
-        poller = select.poll()
-        poller.register(fd, select.POLLIN)
-        return not poller.poll(0)
-    finally:
-        os.close(fd)

@@ -79,7 +79,7 @@ class Standing:
         fs, note = self.home.fs, self.note()
         found = status.read(fs, self.process_file)
         ours = found is not None and (found.pid, found.started_us) == (note.pid, note.started_us)
-        if ours and status.turned(self.process_file, self.clock.now_us()):
+        if ours and fs.touch(self.process_file, self.clock.now_us()):
             return False
         status.write(fs, self.process_file, note)
         return True

@@ -532,7 +532,7 @@ def _take_lock(home: Home, group: str) -> Lock:
     try:
         return home.fs.lock(home.lock(group))
     except LockedError as error:
-        pid = status.lock_holder(home.lock(group)) or "(unknown)"
+        pid = home.fs.lock_holder(home.lock(group)) or "(unknown)"
         raise LockedError(f"{group} is already running as process {pid}", hint="STOP it first") from error
 
 
