@@ -7,12 +7,13 @@ one block to send, after the definitions in force at the origin. Nothing here kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from pump.filter import Filter, empty_middle
 from trails.codec import EMPTY, decode_data, decode_defs, encode_data, encode_defs, portions
-from trails.errors import MismatchError
+from trails.errors import AwayError, MismatchError
 from trails.format import FLAG_HEARTBEAT, BlockHeader, BlockKind, Indicator, file_seed, make_block_header
 from trails.fs import Fs
 from trails.heartbeat import Beat, beat_of, block_records
@@ -20,6 +21,7 @@ from trails.link import wire
 from trails.position import START, Position, TrailName
 from trails.reader import Block, BlockReader, first_seqno, headers_of
 from trails.record import TableDef
+from trails.segment import open_segment
 
 PLACE_EVERY = 1.0
 
@@ -216,10 +218,16 @@ def _expect_first_file(fs: Fs, trail: TrailName) -> None:
 
 
 def find_begin(fs: Fs, trail: TrailName, trail_id: bytes, upto: Position) -> Position:
-    """Start of the transaction that is open at `upto`, by block headers, file by file backwards."""
+    """Start of the transaction that is open at `upto`, by block headers, file by file backwards.
+
+    Raises MismatchError if its file is gone, AwayError while the trail ends before `upto`: what a loss of power left
+    may say of itself that it is shorter than it was, until its Extract has looked.
+    """
     first = first_seqno(fs, trail) or 0
     for seqno in range(upto.seqno, first - 1, -1):
-        known = takewhile(lambda block: block.end <= upto, headers_of(fs, trail, seqno, trail_id))
+        known = list(takewhile(lambda block: block.end <= upto, headers_of(fs, trail, seqno, trail_id)))
+        if seqno == upto.seqno:
+            _expect_recovered(fs, trail, known, upto)
         begins = [block.start for block in known if block.header.indicator is Indicator.BEGIN]
         if begins:
             return begins[-1]
@@ -227,3 +235,17 @@ def find_begin(fs: Fs, trail: TrailName, trail_id: bytes, upto: Position) -> Pos
         f"trail {trail}: the transaction open at {upto} begins in a file before {trail.path(first)}, which is purged",
         hint="Use PASSTHRU until this transaction has ended, or see docs/recovery.md#purged-place",
     )
+
+
+def _expect_recovered(fs: Fs, trail: TrailName, known: Sequence[Block], upto: Position) -> None:
+    try:
+        with closing(open_segment(fs, trail, upto.seqno)) as segment:
+            end = known[-1].end.rba if known else segment.first_rba
+    except FileNotFoundError:
+        return  # told by who comes to it
+    if end < upto.rba:
+        raise AwayError(
+            f"{trail.path(upto.seqno)}: expected blocks up to RBA {upto.rba}, which are passed on; found the end at "
+            f"RBA {end}",
+            hint="START the Extract that writes it: it recovers what a loss of power has left",
+        )

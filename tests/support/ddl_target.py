@@ -6,14 +6,13 @@ and has no transaction open then.
 
 from __future__ import annotations
 
-import copy
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicat.model.target import RefusedError, TargetColumn, TargetTable
 from replicat.targets.kinds import kind_of
-from tests.support.list_target import ListTarget, Store, shape
+from tests.support.list_target import ListTarget, Store, copied, shape
 from tests.support.replicat_trail import TrailFeed
 from trails.ddl import DdlChange, DdlColumn, TableShape
 from trails.format import Indicator
@@ -46,7 +45,7 @@ class DdlTarget(ListTarget):
 
     def begin(self, old: Any, new: Any) -> None:
         super().begin(old, new)
-        self.shapes = copy.deepcopy(self._own.shapes)
+        self.shapes = dict(self._own.shapes)  # a shape is replaced, never changed
 
     def commit(self) -> None:
         self._call("commit")
@@ -59,7 +58,7 @@ class DdlTarget(ListTarget):
         if not self.kind.can.ddl_in_transaction:
             assert self._tables is None, "a transaction is open"
             self._tables, self.shapes = self.store.tables, self._own.shapes
-        before = copy.deepcopy((self._tables, self.shapes))
+        before = copied(self._tables or {}), dict(self.shapes)
         try:
             for statement in statements:
                 self._call("ddl")

@@ -8,8 +8,8 @@ from pump.feed import Feed, find_begin, latest
 from pump.filter import Filter
 from tests.support.link import AUDIT, ITEMS, ORDERS, Source
 from trails.codec import decode_data, decode_defs
-from trails.errors import MismatchError
-from trails.format import BlockKind, Indicator
+from trails.errors import AwayError, MismatchError
+from trails.format import DURABLE_OFFSET, BlockKind, Indicator
 from trails.position import START, Position, TrailName
 from trails.record import Column, TableDef
 from trails.testing import FaultFs
@@ -120,6 +120,29 @@ def test_a_begin_that_is_purged_is_refused(source):
     source.fs.remove(TRAIL.path(0))
     with pytest.raises(MismatchError, match="purged"):
         feed_of(source, origin, True, sales)
+
+
+def test_a_trail_that_has_forgotten_how_far_it_goes_is_waited_for(source):
+    """A loss of power took the durable end back, not the blocks: until its Extract has looked nobody must act."""
+    source.small()
+    source.sync()
+    before = source.fs.content(TRAIL.path(0))[DURABLE_OFFSET : DURABLE_OFFSET + 12]
+    source.large(2, finish=False)
+    source.sync()
+    origin = source.writer.durable
+    begin = find_begin(source.fs, TRAIL, source.writer.last.trail_id, origin)
+    after = source.fs.content(TRAIL.path(0))[DURABLE_OFFSET : DURABLE_OFFSET + 12]
+    for end, gone in ((before, True), (after, False)):
+
+        def say(data: bytearray, end: bytes = end) -> None:
+            data[DURABLE_OFFSET : DURABLE_OFFSET + 12] = end
+
+        source.fs.corrupt(TRAIL.path(0), say)
+        if gone:
+            with pytest.raises(AwayError, match=rf"expected blocks up to RBA {origin.rba}.*found the end at RBA \d"):
+                feed_of(source, origin, True, sales)
+        else:
+            assert feed_of(source, origin, True, sales).needed == begin
 
 
 def test_an_empty_remote_trail_needs_the_local_one_from_its_first_file(source):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tests.world.machines import PLENTY
-from tests.world.operator import alter_rollover, kill, start_again, stop
+from tests.world.operator import alter_rollover, delete_and_add, kill, start_again, stop
 from tests.world.plan import HEADER, Fault
 from tests.world.programs import GROUPS, MAINS
 from tests.world.windows import TRAILS
@@ -337,6 +337,15 @@ def _alter(world: World, draw: Draw) -> bool:
     return True
 
 
+def _delete_and_add(world: World, draw: Draw) -> bool:
+    """CW-18: DELETE and ADD of a group, by ggsci."""
+    kind = draw.choice(tuple(GROUPS))
+    if not world.machine_of(kind).up or any(proc.kind == "operator" for proc in world.procs):
+        return False
+    delete_and_add(world, kind)
+    return True
+
+
 def _stop(world: World, draw: Draw) -> bool:
     victim = _victim(world, draw)
     if victim is None:
@@ -366,6 +375,7 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "locks lost": _locks_lost, "clock jumps": _clock_jumps,
     "manager killed": _manager_killed, "notes lost": _notes_lost, "space low": _space_low, "rollover": _rollover,
     "info": _info, "alter": _alter, "stop": _stop, "kill by name": _kill_by_name,
+    "delete and add": _delete_and_add,
 })  # fmt: skip
 LATER = frozenset(("kill", "kill at start", "disk", "sync fails", "connected twice"))
 """What meets its victim only later, and counts then."""

@@ -96,7 +96,7 @@ class Machine:
         self.world.edge("poll", "")
         found = [(number, 1) for number, end in ends if end.readable()]
         if not found and seconds > 0:
-            self.world.wait(lambda: any(end.readable() for _, end in ends), seconds)
+            self.world.wait(lambda: _any_readable(ends), seconds)
             found = [(number, 1) for number, end in ends if end.readable()]
         return found
 
@@ -130,6 +130,14 @@ class SimLimits(Limits):
         machine: Machine = self.machine  # type: ignore[attr-defined]
         machine.world.edge("statvfs", "")
         return [Space(f"{machine.home.root}/dirdat", machine.free, 100, 10, 2)]
+
+
+def _any_readable(ends: Sequence[tuple[int, Any]]) -> bool:
+    """Asked at each turn of the world: a loop is quicker than any() here."""
+    for _, end in ends:  # noqa: SIM110
+        if end.readable():
+            return True
+    return False
 
 
 class SimSignal:

@@ -9,6 +9,7 @@ from ggsci.commands.choose import locked
 from ggsci.commands.groups import _next_alter
 from tests.world.fibers import NAMES, Proc
 from tests.world.programs import GROUPS
+from trails.checkpoint import reserve
 from trails.errors import GateError
 from trails.runtime.home import registration
 
@@ -48,14 +49,64 @@ def kill(world: World, kind: str) -> bool:
     return True
 
 
+def delete_and_add(world: World, kind: str) -> None:
+    """STOP, DELETE, ADD and START: its row, or its trail, tells a group added again where to go on."""
+    proc = Proc(world, "operator", world.machine_of(kind))
+    name, home = GROUPS[kind].name, proc.machine.home
+
+    def main() -> None:
+        stop(world, kind)
+        world.wait(lambda: not world.runs(kind), STOP_SECONDS)
+        try:
+            with locked(home, name, "DELETE"):  # in the order of ggsci.commands.groups
+                registration.delete(home, name)
+                home.fs.remove(home.checkpoint(name, GROUPS[kind].kind))
+                home.fs.remove(home.status(name, GROUPS[kind].kind))
+            world.tell("operator", f"DELETE {name}")
+            world.rules.deleted(kind)
+        except GateError as error:
+            world.tell("operator", f"DELETE {name} is refused: {error}")
+        world.wait(lambda: False, world.draws["manager"].random())
+        start_again(world, kind)
+
+    world.procs.append(proc)
+    proc.spawn("main", main)
+
+
+def _add(world: World, kind: str) -> None:
+    """ADD of a group that was deleted."""
+    proc = Proc(world, "operator", world.machine_of(kind))
+    name, home = GROUPS[kind].name, proc.machine.home
+
+    def main() -> None:
+        try:
+            with locked(home, name, "ADD"):
+                if home.fs.exists(home.registration(name)):
+                    return
+                registration.save(home, replace(GROUPS[kind], added_us=proc.machine.now_us()))
+                reserve(home.fs, home.checkpoint(name, GROUPS[kind].kind))
+        except GateError as error:
+            world.tell("operator", f"ADD {name} is refused: {error}")
+            return
+        world.tell("operator", f"ADD {name}")
+        if kind == "replicat":
+            world.windows.met("CW-18")
+
+    world.procs.append(proc)
+    proc.spawn("main", main)
+
+
 def start_again(world: World, kind: str) -> None:
     """START, until INFO shows that it runs. After a boot AUTOSTART does it."""
 
     def act() -> None:
         runs = world.rules.shows_alive(kind)
-        if not world.machine_of(kind).up or (runs and kind not in world.stopped):
+        machine = world.machine_of(kind)
+        if not machine.up or (runs and kind not in world.stopped):
             return
-        if not runs:
+        if machine.home.registration(NAMES[kind]) not in machine.fs.names:
+            _add(world, kind)
+        elif not runs:
             world.tell("operator", f"START {NAMES[kind]}")
             ask_manager(world, kind, "START")
         world.later(AGAIN_SECONDS, act)

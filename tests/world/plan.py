@@ -69,11 +69,11 @@ WEIGHTS: Mapping[str, int] = MappingProxyType({
     "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1, "connected twice": 3,
     "manager killed": 3, "notes lost": 1,
     "space low": 3,
-    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2,
+    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2,
 })  # fmt: skip
 TAMPERING = frozenset(("byte flipped", "trail file removed", "trail restored", "trail file replaced"))
 """What ends many a life early: most have none of it."""
-ORDERS = frozenset(("rollover", "alter", "info", "stop", "kill by name"))
+ORDERS = frozenset(("rollover", "alter", "info", "stop", "kill by name", "delete and add"))
 """What an operator does; all others are faults."""
 
 

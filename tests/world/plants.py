@@ -6,7 +6,6 @@ do.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -496,7 +495,7 @@ def ddl_beside_the_row(patch: Patch) -> None:
 
     def ddl(self: Any, statements: tuple[str, ...]) -> None:
         before(self, statements)
-        self._own.shapes = copy.deepcopy(self.shapes)
+        self._own.shapes = dict(self.shapes)
 
     patch.setattr(DdlTarget, "ddl", ddl)
 

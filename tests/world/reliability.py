@@ -30,6 +30,7 @@ MEANS: Mapping[str, str] = MappingProxyType({
     "trail file replaced": "a trail file is replaced by an older state of itself, or by another file",
     "connected twice": "all that a pump has said comes a second time, by a connection of its own",
     "kill by name": "an operator has a group killed by its Manager, which leaves it down",
+    "delete and add": "an operator deletes a group, and adds it again",
     "info": "an operator asks a group for its status, and the answer is held against the world",
     "alter": "an operator stops a group, has it begin a new file by ALTER, and starts it",
     "locks lost": "all lock files of a host are deleted",

@@ -203,6 +203,11 @@ class Rules:
                 if Position(write.seqno, write.rba) > end:
                     self.broken(f"{proc.name} says that it wrote up to {write}; after a loss of power it is {end}")
 
+    def deleted(self, kind: str) -> None:
+        """A group is no more, and what it had saved and was ordered neither."""
+        self._needed.pop(kind, None)
+        self.world.ordered.pop(kind, None)
+
     def forgets(self, machine: Machine) -> None:
         """Older checkpoint files were put back there: who starts from them needs more, which costs nothing."""
         for kind in list(self._needed):
@@ -250,7 +255,7 @@ class Rules:
         """Whether INFO shows a group as starting or running."""
         current, self.world.current = self.world.current, None
         try:
-            return status.status_of(self.world.machine_of(kind).home, GROUPS[kind]).status.is_alive
+            return bool(status.status_of(self.world.machine_of(kind).home, GROUPS[kind]).status.is_alive)
         finally:
             self.world.current = current
 

@@ -31,7 +31,6 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType({
     "CW-13": "a slot that is made anew is PostgreSQL's",
     "CW-14": "there is no Spark here, and so no task of it that is tried again",
     "CW-15": "staging tables are a database's",
-    "CW-18": "DELETE and ADD of a group are not in these lives yet",
     "CW-20": "cascades and triggers are a database's",
     "CW-21": "the target here has transactions",
     "CW-25": "it is about time",

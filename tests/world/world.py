@@ -226,6 +226,9 @@ class World:
         self.tell(machine.name, "is up again")
         machine.boot()
         self.serve(machine)
+        for kind, group in GROUPS.items():
+            if self.machine_of(kind) is machine and machine.home.registration(group.name) not in machine.fs.names:
+                operator.start_again(self, kind)
 
     def serve(self, machine: Machine) -> None:
         """The system starts its service, the Manager, and that one the groups."""
@@ -340,17 +343,21 @@ class World:
             heapq.heappop(self._timers)[2]()
         self._strike()
         now = self.now
-        ready: list[Fiber | tuple[Link, Pipe]] = [fiber for fiber in self.fibers if fiber.ready(now)]
-        ready += [(link, pipe) for link in self.links for pipe in link.moving()]
-        if not ready:
-            self._let_time_go_by(moments)
-            return
-        pick = ready[int(draw.random() * len(ready))]
-        if isinstance(pick, Fiber):
-            pick.resume()
-            self._look_after(pick)
-        else:
-            pick[0].deliver(pick[1])
+        waiting: list[Fiber | tuple[Link, Pipe]] = [*self.fibers]
+        waiting += [(link, pipe) for link in self.links for pipe in link.moving()]
+        while waiting:  # asked in any order, the first that is ready is any of them
+            at = int(draw.random() * len(waiting))
+            pick = waiting[at]
+            if not isinstance(pick, Fiber):
+                pick[0].deliver(pick[1])
+                return
+            if pick.ready(now):
+                pick.resume()
+                self._look_after(pick)
+                return
+            waiting[at] = waiting[-1]
+            waiting.pop()
+        self._let_time_go_by(moments)
 
     def _strike(self) -> None:
         """Carry out the faults whose moment has come."""
