@@ -51,7 +51,8 @@ CHECKPOINTS = ("public", "chk")
 ENTRIES = {"extract": ("Extract.step",), "link": ("Pump.step", "Server.run"), "replicat": ("Replicat.step",)}
 WORKER = (os.path.relpath(decode.__file__, ROOT), decode.run_partition.__name__)
 TARGET = ("replicat/run/replicat.py", "Replicat._apply")
-PLACE = ("trails/writer.py", "TrailWriter.append_place")
+PLACES = frozenset((("trails/writer.py", "TrailWriter.append_place"), ("extract/assemble.py", "Assembler.reached")))
+"""What a place calls that the server names because others write on it."""
 Stage = tuple[Callable[[], Any], Callable[[], Any]]
 """What makes an idle turn, and what takes one row through."""
 
@@ -123,8 +124,7 @@ class Way:
                 stages[name] = stack.enter_context(begin())
                 stages[name][1]()
             chains = self._chains(stages)
-            while any(PLACE in chain for chain in chains["extract"]):
-                # Others write on this server: a place came in the midst of the row.
+            while any(PLACES.intersection(chain) for chain in chains["extract"]):  # one came in the midst of the row
                 chains = self._chains(stages)
         last = chains.pop("replicat")
         parts: dict[str, list[Chain]] = {"plan": [], "worker": [], "target": []}
