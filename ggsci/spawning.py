@@ -68,10 +68,9 @@ class RealProcesses:
         try:
             # The second field is the program's name in parentheses and may hold anything.
             fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            boot = _read("/proc/sys/kernel/random/boot_id").strip()
         except OSError:
             return None
-        return None if fields[0] == "Z" else f"{fields[19]} ticks after boot {boot}"
+        return None if fields[0] == "Z" else f"{fields[19]} ticks after boot {_boot()}"
 
     def open(self, pid: int) -> int:
         return os.pidfd_open(pid)
@@ -87,6 +86,14 @@ class RealProcesses:
 
     def close(self, fd: int) -> None:
         os.close(fd)
+
+
+def _boot() -> str:
+    """Which boot of this machine that is; some containers do not tell, and there the ticks must do."""
+    try:
+        return _read("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return "(unknown)"
 
 
 def _read(path: str) -> str:

@@ -247,5 +247,5 @@ def _expect_recovered(fs: Fs, trail: TrailName, known: Sequence[Block], upto: Po
         raise AwayError(
             f"{trail.path(upto.seqno)}: expected blocks up to RBA {upto.rba}, which are passed on; found the end at "
             f"RBA {end}",
-            hint="START the Extract that writes it: it recovers what a loss of power has left",
+            hint="START the Extract that writes it. If it runs, see docs/recovery.md#truncated-trail-file",
         )

@@ -1,7 +1,11 @@
-"""What an operator does with several commands: STOP, ALTER and START of a group, in ggsci's own order."""
+"""What an operator does with his commands: STOP, KILL, START, ALTER, DELETE and ADD of a group, in ggsci's own order.
+
+What takes several steps is done in a process of its own, that may die as any other.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,13 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 3.0
 AGAIN_SECONDS = 1.0
+
+
+def _in_a_process(world: World, kind: str, main: Callable[[], None]) -> None:
+    """On the group's host."""
+    proc = Proc(world, "operator", world.machine_of(kind))
+    world.procs.append(proc)
+    proc.spawn("main", main)
 
 
 def ask_manager(world: World, kind: str, order: str) -> bool:
@@ -51,8 +62,7 @@ def kill(world: World, kind: str) -> bool:
 
 def delete_and_add(world: World, kind: str) -> None:
     """STOP, DELETE, ADD and START: its row, or its trail, tells a group added again where to go on."""
-    proc = Proc(world, "operator", world.machine_of(kind))
-    name, home = GROUPS[kind].name, proc.machine.home
+    name, home = GROUPS[kind].name, world.machine_of(kind).home
 
     def main() -> None:
         stop(world, kind)
@@ -69,21 +79,19 @@ def delete_and_add(world: World, kind: str) -> None:
         world.wait(lambda: False, world.draws["manager"].random())
         start_again(world, kind)
 
-    world.procs.append(proc)
-    proc.spawn("main", main)
+    _in_a_process(world, kind, main)
 
 
 def _add(world: World, kind: str) -> None:
     """ADD of a group that was deleted."""
-    proc = Proc(world, "operator", world.machine_of(kind))
-    name, home = GROUPS[kind].name, proc.machine.home
+    name, home = GROUPS[kind].name, world.machine_of(kind).home
 
     def main() -> None:
         try:
             with locked(home, name, "ADD"):
                 if home.fs.exists(home.registration(name)):
                     return
-                registration.save(home, replace(GROUPS[kind], added_us=proc.machine.now_us()))
+                registration.save(home, replace(GROUPS[kind], added_us=world.machine_of(kind).now_us()))
                 reserve(home.fs, home.checkpoint(name, GROUPS[kind].kind))
         except GateError as error:
             world.tell("operator", f"ADD {name} is refused: {error}")
@@ -92,8 +100,7 @@ def _add(world: World, kind: str) -> None:
         if kind == "replicat":
             world.windows.met("CW-18")
 
-    world.procs.append(proc)
-    proc.spawn("main", main)
+    _in_a_process(world, kind, main)
 
 
 def start_again(world: World, kind: str) -> None:
@@ -115,9 +122,8 @@ def start_again(world: World, kind: str) -> None:
 
 
 def alter_rollover(world: World, kind: str) -> None:
-    """ALTER EXTRACT ..., ETROLLOVER; in a process of its own, that may die as any other."""
-    proc = Proc(world, "operator", world.machine_of(kind))
-    name, home = GROUPS[kind].name, proc.machine.home
+    """ALTER EXTRACT ..., ETROLLOVER."""
+    name, home = GROUPS[kind].name, world.machine_of(kind).home
 
     def main() -> None:
         stop(world, kind)
@@ -133,5 +139,4 @@ def alter_rollover(world: World, kind: str) -> None:
             world.tell("operator", f"ALTER EXTRACT {name} is refused: {error}")
         start_again(world, kind)
 
-    world.procs.append(proc)
-    proc.spawn("main", main)
+    _in_a_process(world, kind, main)
