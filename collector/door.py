@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError
@@ -62,9 +63,11 @@ class PumpDoor:
         only: str = "",
         pump: str = "",
         host: Host = THIS_HOST,
+        secure: Callable[[socket.socket, str], ssl.SSLSocket] = tls.answer,
     ) -> None:
         self._listener = listener
         self._host = host
+        self._secure = secure
         self._log = log
         self._folder = folder
         self._only = only
@@ -175,9 +178,8 @@ class PumpDoor:
 
     def _channel(self, caller: _Caller) -> Channel:
         if self._folder:
-            context = tls.server_context(self._folder)
             try:
-                caller.sock = context.wrap_socket(caller.sock, server_side=True, do_handshake_on_connect=False)
+                caller.sock = self._secure(caller.sock, self._folder)
             except (OSError, ValueError) as error:
                 raise AwayError(f"{caller.peer} closed the link: {error}") from None
         return Channel(caller.sock, Side.COLLECTOR, caller.peer, DEFAULT_DEAD, self._host.monotonic(), self._host)

@@ -34,13 +34,10 @@ class Spawned(Protocol):
 
 
 class Processes(Protocol):
-    """The processes of this machine. A process id alone may have been given to a stranger: so there is `birth`."""
+    """The processes of this machine, as a Manager has to do with them."""
 
     def spawn(self, home: Home, command: Sequence[str], name: str, keep: Sequence[int] = ()) -> Spawned:
         """Start one, as the function of this module does."""
-
-    def birth(self, pid: int) -> str | None:
-        """When it began, and after which boot; None if it is gone, or dead and not yet reaped."""
 
     def open(self, pid: int) -> int:
         """A descriptor, readable when the process has ended. ProcessLookupError if there is none, OSError."""
@@ -64,14 +61,6 @@ class RealProcesses:
     def spawn(self, home: Home, command: Sequence[str], name: str, keep: Sequence[int] = ()) -> Spawned:
         return spawn(home, command, name, keep=keep)
 
-    def birth(self, pid: int) -> str | None:
-        try:
-            # The second field is the program's name in parentheses and may hold anything.
-            fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        except OSError:
-            return None
-        return None if fields[0] == "Z" else f"{fields[19]} ticks after boot {_boot()}"
-
     def open(self, pid: int) -> int:
         return os.pidfd_open(pid)
 
@@ -86,19 +75,6 @@ class RealProcesses:
 
     def close(self, fd: int) -> None:
         os.close(fd)
-
-
-def _boot() -> str:
-    """Which boot of this machine that is; some containers do not tell, and there the ticks must do."""
-    try:
-        return _read("/proc/sys/kernel/random/boot_id").strip()
-    except OSError:
-        return "(unknown)"
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 THIS_SYSTEM: Final = RealProcesses()

@@ -90,26 +90,29 @@ def _connect(request: LinkRequest, port: int, who: str, timeout: float) -> socke
     if context is None:
         return sock
     try:
-        return _secured(sock, context, request.host, who, time.monotonic() + timeout)
+        return secured(sock, context, request.host, who, time.monotonic() + timeout)
     except BaseException:
         sock.close()
         raise
 
 
-def _secured(sock: socket.socket, context: ssl.SSLContext, host: str, who: str, deadline: float) -> ssl.SSLSocket:
-    """The same connection in TLS, the peer's certificate checked; `sock` is closed if that fails."""
+def secured(
+    sock: socket.socket, context: ssl.SSLContext, name: str, who: str, deadline: float, host: Host = THIS_HOST
+) -> ssl.SSLSocket:
+    """The same connection in TLS, the peer's certificate checked to be for `name` by then; closed if that fails."""
     sock.setblocking(False)
     try:
-        secure = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        secure = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
     except (OSError, ValueError) as error:
         raise AwayError(f"{who} closed the link before a TLS handshake: {error}") from None
     try:
-        _shake_hands(secure, who, deadline)
+        _shake_hands(secure, who, deadline, host)
         tls.home_of(tls.shown(secure, who), who)  # from here on it is the peer's own word
     except ssl.SSLError as error:
-        with socket.socket(fileno=secure.detach()) as plain:
-            if tls.is_plain(error):
+        if tls.is_plain(error):
+            with socket.socket(fileno=secure.detach()) as plain:
                 _hear_plain_refusal(plain, who, deadline)
+        secure.close()
         raise tls.explain(error, who) from None
     except OSError as error:
         secure.close()
@@ -120,17 +123,16 @@ def _secured(sock: socket.socket, context: ssl.SSLContext, host: str, who: str, 
     return secure
 
 
-def _shake_hands(secure: ssl.SSLSocket, who: str, deadline: float) -> None:
+def _shake_hands(secure: ssl.SSLSocket, who: str, deadline: float, host: Host) -> None:
     while True:
-        poller = select.poll()
         try:
             secure.do_handshake()
             return
         except ssl.SSLWantReadError:
-            poller.register(secure, select.POLLIN)
+            wanted = select.POLLIN
         except ssl.SSLWantWriteError:
-            poller.register(secure, select.POLLOUT)
-        if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            wanted = select.POLLOUT
+        if not host.poll([(secure.fileno(), wanted)], deadline - host.monotonic()):
             raise AwayError(f"{who}: no TLS handshake in time")
 
 

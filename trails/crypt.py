@@ -29,6 +29,7 @@ from trails.format import (
     header_identity,
 )
 from trails.fs import Fs, read_bytes, replace_durably
+from trails.host import THIS_HOST, Host
 from trails.position import TrailName
 
 KEY_SIZE = 32
@@ -121,8 +122,9 @@ def _check(body: dict[str, Any]) -> str:
 class FileKey:
     """Seals and opens the payloads of one trail file."""
 
-    def __init__(self, key: bytes, trail_id: bytes, seqno: int) -> None:
+    def __init__(self, key: bytes, trail_id: bytes, seqno: int, host: Host = THIS_HOST) -> None:
         self._aead = _aead(key)
+        self._host = host
         self._trail_id = trail_id
         self._seqno = seqno
         self._buffer = bytearray()
@@ -131,7 +133,7 @@ class FileKey:
         """The block as it is stored at `rba`. The payload is good until the next call."""
         size = len(payload) + SEAL_SIZE
         header = replace(header, flags=header.flags | FLAG_AES, payload_len=size)
-        nonce = os.urandom(NONCE_SIZE)
+        nonce = self._host.random_bytes(NONCE_SIZE)
         sealed = self._room(size)
         sealed[:NONCE_SIZE] = nonce
         self._aead.encrypt_into(nonce, payload, self._bound_to(header, rba), sealed[NONCE_SIZE:])
@@ -175,11 +177,11 @@ def new_file_key(fs: Fs, trail: TrailName, header: FileHeader) -> tuple[FileHead
         )
     # A key just added may not have reached the disk's folder yet, and after this a file depends on it.
     fs.sync_dir(folder)
-    key, nonce = os.urandom(KEY_SIZE), os.urandom(NONCE_SIZE)
+    key, nonce = fs.host.random_bytes(KEY_SIZE), fs.host.random_bytes(NONCE_SIZE)
     header = replace(header, key_id=wallet.key_id(wallet.current), wrapped=bytes(WRAPPED_SIZE))
     bound_to = _WRAP_HEADER + header_identity(header)
     wrapped = nonce + _aead(wallet.current.key).encrypt(nonce, key, bound_to)
-    return replace(header, wrapped=wrapped), FileKey(key, header.trail_id, header.seqno)
+    return replace(header, wrapped=wrapped), FileKey(key, header.trail_id, header.seqno, fs.host)
 
 
 def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKey:
@@ -196,7 +198,7 @@ def file_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> FileKe
             "or the wallet was changed",
             hint="Restore the file, and dirwlt, from a copy",
         ) from None
-    return FileKey(key, header.trail_id, header.seqno)
+    return FileKey(key, header.trail_id, header.seqno, fs.host)
 
 
 def need_master_key(fs: Fs, trail: TrailName, header: FileHeader, where: str) -> None:

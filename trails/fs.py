@@ -16,11 +16,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Protocol
 
-from trails.errors import DiskFullError, LockedError, OperatorError, ScarceError
+from trails.errors import AnewError, DiskFullError, LockedError, OperatorError, ScarceError
 from trails.host import THIS_HOST, Host
 
 # Whoever looks if a lock is held (lock_holder) holds it shared for an instant: so it is tried for a moment.
 LOCK_SECONDS = 1.0
+REPLACE_TRIES = 3
 NUMBER_SECONDS = 1.0
 """How long a number is waited for that the holder of a lock has not yet written."""
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -392,12 +393,16 @@ def identity_at(path: str) -> tuple[int, int] | None:
 def replace_durably(fs: Fs, path: str, data: bytes) -> None:
     """Put `data` at `path` so that a crash at any moment leaves the old content or the new, whole.
 
-    Somebody may empty the folder in between: then it is done once more.
+    Somebody may empty the folder in between: then it is done once more. Raises AnewError where that was of no use.
     """
-    try:
-        _replace(fs, path, data)
-    except FileNotFoundError:
-        _replace(fs, path, data)
+    for _ in range(REPLACE_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            _replace(fs, path, data)
+            return
+    raise AnewError(
+        f"{path} can't be written: its folder is gone, or is emptied again and again",
+        hint="Find who removes files there; CREATE SUBDIRS in GGSCI makes missing folders",
+    )
 
 
 def _replace(fs: Fs, path: str, data: bytes) -> None:

@@ -67,6 +67,13 @@ class Host(Clock, Protocol):
         """Bytes that nobody can guess, and that never come again."""
         ...
 
+    def birth(self, pid: int) -> str | None:
+        """When that process began, and after which boot; None if it is gone, or dead and not yet reaped.
+
+        A process id alone may have been given to a stranger since.
+        """
+        ...
+
     def poll(self, waits: Sequence[Wait], seconds: float) -> list[tuple[int, int]]:
         """Wait until one of them is ready, or that long; (descriptor, events) of those that are."""
         ...
@@ -129,6 +136,14 @@ class RealHost(RealClock):
     def random_bytes(self, size: int) -> bytes:
         return os.urandom(size)
 
+    def birth(self, pid: int) -> str | None:
+        try:
+            # The second field is the program's name in parentheses and may hold anything.
+            fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else f"{fields[19]} ticks after boot {_boot()}"
+
     def poll(self, waits: Sequence[Wait], seconds: float) -> list[tuple[int, int]]:
         poller = select.poll()
         for item in waits:
@@ -150,6 +165,19 @@ class RealHost(RealClock):
 
     def wait(self, future: Future[Any], seconds: float | None = None) -> bool:
         return future in wait([future], timeout=seconds).done
+
+
+def _boot() -> str:
+    """Which boot of this machine that is; some containers do not tell, and there the ticks must do."""
+    try:
+        return _read("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return "(unknown)"
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 THIS_HOST: Final = RealHost()

@@ -447,12 +447,15 @@ class Children:
         return False
 
     def _how(self, name: str, child: Child) -> tuple[int, str]:
-        """(exit code, message). The process file is believed if it is of this very process."""
+        """(exit code, message). The process file is believed if it is of this very process.
+
+        That of another run, in whose place it was not let or which came in its own, is for the census to judge.
+        """
         note = statuses.read(self._home.fs, self._home.status(name, child.kind))
-        if note is not None:
+        if note is not None and note.pid == child.pid:
             self._last_run[name] = note.started_us
-        if note is not None and note.pid == child.pid and note.state == "ENDED" and note.exit_code is not None:
-            return note.exit_code, note.message
+            if note.state == "ENDED" and note.exit_code is not None:
+                return note.exit_code, note.message
         returned = child.process.returncode if child.process else None
         if returned is not None and returned > 0:
             return returned, last_words(self._home, name)

@@ -375,7 +375,7 @@ class Collectors:
         request.process = None  # from here on it lives on its own
         now = self._clock.now_us()
         self._running[str(trail)] = HandedOut(
-            process.pid, request.pump, str(trail), port, now, self._processes.birth(process.pid) or "", process
+            process.pid, request.pump, str(trail), port, now, self._home.fs.host.birth(process.pid) or "", process
         )
         self._note()
         self._log.info(
@@ -400,7 +400,7 @@ class Collectors:
     def _is_gone(self, running: HandedOut) -> bool:
         if running.process is not None:
             return running.process.poll() is not None
-        return self._processes.birth(running.pid) != running.birth
+        return self._home.fs.host.birth(running.pid) != running.birth
 
 
 def _check_home(visitor: Visitor, asked: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from demo.patience import PATIENCE
 from trails import watch
-from trails.errors import LockedError, OperatorError
-from trails.fs import RealFs
+from trails.errors import AnewError, LockedError, OperatorError
+from trails.fs import RealFs, read_bytes, replace_durably
 from trails.position import TrailName
 from trails.watch import FolderWatch
 from trails.writer import TrailWriter, WriterIdentity
@@ -71,6 +71,27 @@ def test_an_event_in_the_moment_of_close_prints_nothing(tmp_path):
     """Who stops a Replicat while its trail grows saw a line of watchdog's on its standard error."""
     done = subprocess.run([sys.executable, "-c", _EVENT_AT_CLOSE, tmp_path], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_folder_that_is_emptied_again_and_again_is_told(tmp_path, monkeypatch):
+    """Once or twice costs nothing; behind that it heals by a restart, and is no bug (exit code 3)."""
+    fs, path, rename = RealFs(), str(tmp_path / "EXT1.cpe"), RealFs.rename
+    left = [2]
+
+    def emptied(self, source, target):
+        if left[0]:
+            left[0] -= 1
+            os.remove(source)
+        rename(self, source, target)
+
+    monkeypatch.setattr(RealFs, "rename", emptied)
+    replace_durably(fs, path, b"1")
+    assert read_bytes(fs, path) == b"1"
+    left[0] = 100
+    with pytest.raises(AnewError, match="emptied again and again") as caught:
+        replace_durably(fs, path, b"2")
+    assert caught.value.exit_code == 3
+    assert read_bytes(fs, path) == b"1"
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):

@@ -13,10 +13,10 @@ import pytest
 from demo.patience import wait_for
 from demo.ports import free_port
 from ggsci.manager.collectors import Collectors
-from ggsci.spawning import THIS_SYSTEM
 from tests.support.homes import good, make_home
 from tests.support.managing import log_of, log_text, params
 from trails.clock import RealClock
+from trails.host import THIS_HOST
 from trails.position import TrailName
 from trails.testing import FakeClock
 
@@ -165,7 +165,7 @@ def test_one_home_does_not_get_every_collector(home, port):
         "pid": os.getpid(),
         "port": 1,
         "assigned_us": 1,
-        "birth": THIS_SYSTEM.birth(os.getpid()),
+        "birth": THIS_HOST.birth(os.getpid()),
         "pump": "a" * 32 + "/P1",
     }
     trails = [os.path.join(home.folder("dirdat"), prefix) for prefix in ("aa", "ab")]
@@ -201,5 +201,5 @@ def test_a_reused_process_id_is_no_collector(home, port):
         json.dump([note], file)
     made = port()
     assert made.collectors.rows() == []
-    assert THIS_SYSTEM.birth(os.getpid()) != 1
-    assert THIS_SYSTEM.birth(2**22 + 1) is None
+    assert THIS_HOST.birth(os.getpid()) != 1
+    assert THIS_HOST.birth(2**22 + 1) is None

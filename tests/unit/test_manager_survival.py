@@ -18,6 +18,7 @@ from ggsci.views.view import stamp
 from ggsci.web import panels
 from tests.support.homes import answering, as_json, bad, good, group
 from tests.support.managing import Team, by_hand, home_of_a_manager, like_a_group, log_text, params
+from trails.host import THIS_HOST
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import MANAGER
 from trails.runtime.home.registration import Registration
@@ -97,9 +98,36 @@ def test_what_a_person_started_dies_between_two_looks(home):
     assert log_text(home).count("died without a word") == 2
 
 
+def test_a_start_that_another_was_before_and_the_others_death_between_two_looks(home):
+    """The child says that the group is held (exit code 2); who held it is dead since, and that is what counts."""
+    gate = Path(home.root, "gate")
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 30", lambda *_: like_a_group(home, gate))
+    team.children.adopt_and_start()
+    team.children.start("R1")
+    other = by_hand(home)
+    wait_for(lambda: status_pid(home) == other and status_started(home))
+    gate.touch()
+    assert team.child.process.wait(PATIENCE) == 2
+    os.kill(other, signal.SIGKILL)
+    wait_for(lambda: not status.status_of(home, group(home, "R1")).status.is_alive)
+    team.later(CENSUS_SECONDS + 1)
+    team.later(CENSUS_SECONDS + 1)
+    assert (team.child.code, team.child.alive, team.child.retry_at is not None) == (3, False, True)
+
+
 def status_started(home):
     """When the last run of R1 began."""
     return status.status_of(home, group(home, "R1")).started_us
+
+
+def test_a_command_with_the_number_of_a_dead_process_is_not_that_process(home):
+    """It holds the lock, as ALTER does; the process file of before the boot names its number, and another birth."""
+    lock = home.fs.lock(home.lock("R1"))
+    for birth, shown in (("1 ticks after boot of long ago", "STARTING"), (THIS_HOST.birth(os.getpid()), "RUNNING")):
+        note = ProcessFile(os.getpid(), 1, "RUNNING", birth=birth)
+        status.write(home.fs, home.status("R1", "REPLICAT"), note)
+        assert status.status_of(home, group(home, "R1")).status == shown
+    lock.release()
 
 
 def test_a_start_that_meets_a_command_of_ggsci_is_tried_again(home):

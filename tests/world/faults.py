@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tests.world.machines import PLENTY
-from tests.world.operator import alter_rollover, delete_and_add, kill, start_again, stop
+from tests.world.network import Said
+from tests.world.operator import alter_rollover, delete_and_add, kill, renew_master_key, start_again, stop
 from tests.world.plan import HEADER, Fault
 from tests.world.programs import GROUPS, MAINS
 from tests.world.windows import TRAILS
@@ -47,6 +48,12 @@ def _kill(world: World, draw: Draw) -> bool:
 def _kill_at_start(world: World, draw: Draw) -> bool:
     """The next one of its kind, soon after it began."""
     world.doomed[draw.choice(tuple(MAINS))] = draw.randint(1, 60)
+    return True
+
+
+def _kill_at_greeting(world: World, draw: Draw) -> bool:
+    """One end of the next link, soon after it was made."""
+    world.doomed[draw.choice(("near end", "far end"))] = draw.randint(1, 40)
     return True
 
 
@@ -252,11 +259,20 @@ def _file_replaced(world: World, draw: Draw) -> bool:
 
 def _connected_twice(world: World, draw: Draw) -> bool:
     """All that the pump has said on a link is said again, to the next Collector."""
-    links = [link for link in world.links if link.said]
+    links = [link for link in world.links if link.said.data]
     if not links:
         return False
-    said = bytes(draw.choice(links).said)
-    world.echo = said[: draw.randint(1, len(said))] if draw.random() < 0.5 else said
+    said = draw.choice(links).said
+    size = draw.randint(1, len(said.data)) if draw.random() < 0.5 else len(said.data)
+    world.echo = Said(list(said.greetings), said.data[:size])
+    return True
+
+
+def _renew_master_key(world: World, draw: Draw) -> bool:
+    machine = _machine(world, draw)
+    if not machine.up or not world.plan.sizes.encrypted:
+        return False
+    renew_master_key(world, machine)
     return True
 
 
@@ -366,7 +382,8 @@ def _kill_by_name(world: World, draw: Draw) -> bool:
 
 
 ACTS: Mapping[str, Act] = MappingProxyType({
-    "kill": _kill, "kill at start": _kill_at_start, "freeze": _freeze, "zombie": _zombie, "sync fails": _sync_fails,
+    "kill": _kill, "kill at start": _kill_at_start, "kill at greeting": _kill_at_greeting,
+    "freeze": _freeze, "zombie": _zombie, "sync fails": _sync_fails,
     "power": _power, "cut": _cut,
     "silence": _silence, "unreachable": _unreachable, "target crash": _target_crash, "target away": _target_away,
     "disk": _disk, "checkpoints lost": _checkpoints_lost, "checkpoints restored": _checkpoints_restored,
@@ -375,9 +392,9 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "locks lost": _locks_lost, "clock jumps": _clock_jumps,
     "manager killed": _manager_killed, "notes lost": _notes_lost, "space low": _space_low, "rollover": _rollover,
     "info": _info, "alter": _alter, "stop": _stop, "kill by name": _kill_by_name,
-    "delete and add": _delete_and_add,
+    "delete and add": _delete_and_add, "renew master key": _renew_master_key,
 })  # fmt: skip
-LATER = frozenset(("kill", "kill at start", "disk", "sync fails", "connected twice"))
+LATER = frozenset(("kill", "kill at start", "kill at greeting", "disk", "sync fails", "connected twice"))
 """What meets its victim only later, and counts then."""
 
 

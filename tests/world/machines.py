@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tests.world.disk import Disk
 from tests.world.network import SimEpoll
+from trails.fs import replace_durably
 from trails.host import Wait
 from trails.runtime.home.home import SUBDIRS, Home
 from trails.runtime.process.diskguard import Limits, Space
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 PLENTY = 50
 MOST_PIDS = 14
+HOME_IDS = MappingProxyType({"near": "0e" * 16, "far": "fa" * 16})
+"""The homes of all lives: their certificates are made once."""
 EPOCH_US = 1_700_000_000_000_000
 
 
@@ -47,6 +51,7 @@ class Machine:
         self.folders = frozenset((root, *(f"{root}/{folder}" for folder in SUBDIRS)))
         self.fs = Disk(self)
         self.home = Home(root, self.fs)
+        replace_durably(self.fs, f"{root}/dirpcs/HOME", HOME_IDS[name].encode() + b"\n")
         self.home.create_subdirs()
         self.fs.sync_dir(f"{root}/dirpcs")
         self.id = self.home.id  # kept from now on: its lock must not be met by two fibers
@@ -89,6 +94,11 @@ class Machine:
 
     def random_bytes(self, size: int) -> bytes:
         return self.world.draws["ids"].randbytes(size)
+
+    def birth(self, pid: int) -> str | None:
+        self.world.edge("birth", "")
+        found = self.pids.get(pid)
+        return None if found is None or found.dead else found.born
 
     def poll(self, waits: Sequence[Wait], seconds: float) -> list[tuple[int, int]]:
         numbers = [item if isinstance(item, int) else item[0] for item in waits]

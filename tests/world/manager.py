@@ -1,6 +1,6 @@
 """The Managers of the two homes, which are the product's own; and the door at which the pump finds the far one.
 
-A Manager's door is a list of visitors here: the request line and the answer are the real ones, TLS and TCP are not. A
+A Manager's door is a list of visitors here: the request line and the answer are the real ones, TCP is not. A
 Manager that dies is started again after a moment, as a system does it with a service.
 """
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ggsci.manager.manager import Manager
 from ggsci.manager.params import ManagerParams
-from pump.link import LinkRequest, parse_reply
-from tests.world.machines import SimLimits
+from pump.link import LinkRequest, parse_reply, secured
+from tests.world.machines import HOME_IDS, SimLimits
 from tests.world.network import NEAR, Link, SimListener
+from tests.world.tls import ClientContext
 from trails.errors import AwayError, OperatorError
+from trails.link.tls import Shown
 from trails.runtime.language.params import parse_text
 from trails.runtime.process.diskguard import Limits
 
@@ -30,10 +32,10 @@ PORT = 7809
 
 
 @cache
-def manager_params(retries: int, restart: int, purge: int) -> ManagerParams:
+def manager_params(retries: int, restart: int, purge: int, secure: bool) -> ManagerParams:
     """mgr.prm of both homes, read."""
     lines = [
-        f"PORT {PORT}", "NOTLS", "BIND 0.0.0.0", "DYNAMICPORTLIST 7810-7813", "AUTOSTART ER *",
+        f"PORT {PORT}", *([] if secure else ["NOTLS"]), "BIND 0.0.0.0", "DYNAMICPORTLIST 7810-7813", "AUTOSTART ER *",
         f"AUTORESTART ER *, RETRIES {retries}, WAITSECONDS {restart}, RESETSECONDS 15",
         f"PURGEOLDEXTRACTS ./dirdat/*, MINKEEPFILES 1, FREQUENCYSECONDS {purge}", "CHECKSECONDS 3",
     ]  # fmt: skip
@@ -42,7 +44,7 @@ def manager_params(retries: int, restart: int, purge: int) -> ManagerParams:
 
 def params_of(sizes: Sizes) -> ManagerParams:
     """Those of a life."""
-    return manager_params(sizes.retries, sizes.restart, sizes.purge)
+    return manager_params(sizes.retries, sizes.restart, sizes.purge, sizes.tls)
 
 
 class LifeManager(Manager):
@@ -63,12 +65,12 @@ class LifeManager(Manager):
 class Visitor:
     """A pump at the door, as Collectors see it."""
 
-    shown = None
     address = NEAR
     peer = f"{NEAR}:5000"
 
-    def __init__(self, line: bytes, now: int) -> None:
+    def __init__(self, line: bytes, now: int, secure: bool) -> None:
         self.line, self.heard = line, now
+        self.shown = Shown("near", (HOME_IDS["near"],)) if secure else None
         self.reply = b""
 
 
@@ -129,7 +131,7 @@ def dial(world: World, request: LinkRequest, timeout: float) -> Any:
     door = world.far.door
     if door is None or door.closed:
         raise AwayError(f"{who} can't be reached: Connection refused")
-    visitor = Visitor(request.line("START COLLECTOR"), world.now)
+    visitor = Visitor(request.line("START COLLECTOR"), world.now, bool(request.tls))
     door.queue.append(visitor)
     while not visitor.reply:
         world.wait(lambda: visitor.reply or (door.closed and not door.vanished), timeout)
@@ -139,7 +141,7 @@ def dial(world: World, request: LinkRequest, timeout: float) -> Any:
             raise AwayError(f"{who} closed the link before it answered")
         if world.now - visitor.heard >= timeout * 1e6:
             raise AwayError(f"{who} took the connection and said nothing for {timeout:g} seconds")
-    return _connect(world, parse_reply(visitor.reply, who))
+    return _connect(world, request, parse_reply(visitor.reply, who), timeout)
 
 
 def _reach(world: World, who: str, timeout: float) -> None:
@@ -149,7 +151,7 @@ def _reach(world: World, who: str, timeout: float) -> None:
         raise AwayError(f"{who} can't be reached: timed out")
 
 
-def _connect(world: World, port: int) -> Any:
+def _connect(world: World, request: LinkRequest, port: int, timeout: float) -> Any:
     who, pump = f"Collector at far:{port}", world.running
     _reach(world, who, 0.5)
     listener = world.far.listeners.get(port)
@@ -157,14 +159,21 @@ def _connect(world: World, port: int) -> Any:
         raise AwayError(f"{who} can't be reached: Connection refused")
     link = _link(world, listener)
     pump.sockets.append(link.near)
+    world.greets("near end", pump)
+    world.greets("far end", listener.proc)
     if (said := world.echo) is not None:
         world.echo = None
         world.met("connected twice")
-        world.tell("network", f"all {len(said)} bytes that a link carried come a second time, by one of their own")
-        _link(world, listener).pipes[0].flying += said
+        world.tell("network", f"{len(said.data)} bytes that a link carried come a second time, by one of their own")
+        pipe = _link(world, listener).pipes[0]
+        pipe.greetings += said.greetings
+        pipe.flying += said.data
         if world.draws["link"].random() < 0.5:
             listener.queue.reverse()
-    return link.near
+    if not request.tls:
+        return link.near
+    deadline, near = world.now / 1e6 + timeout, world.near
+    return secured(link.near, ClientContext(), "far", who, deadline, near)  # type: ignore[arg-type]
 
 
 def _link(world: World, listener: SimListener) -> Link:

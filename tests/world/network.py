@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,13 +19,31 @@ NEAR = "10.0.0.1"
 
 
 class Pipe:
-    """One direction: bytes on their way, and bytes that arrived. `over`: its end was sent; `over_here`: it came."""
+    """One direction: bytes on their way, and bytes that arrived. `over`: its end was sent; `over_here`: it came.
+
+    `greetings`: messages of a TLS handshake on their way, before all else; `greeted`: bytes of them that arrived.
+    """
 
     def __init__(self) -> None:
         self.flying, self.here = bytearray(), bytearray()
+        self.greetings: list[bytes] = []
+        self.greeted = 0
         self.over = self.over_here = False
         self.reader: SimSocket
         self.writer: SimSocket
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether anything of it is still to arrive."""
+        return bool(self.flying or self.greetings or (self.over and not self.over_here))
+
+
+@dataclass
+class Said:
+    """By one end: the messages of its handshake, and the bytes that came behind them."""
+
+    greetings: list[bytes] = field(default_factory=list)
+    data: bytearray = field(default_factory=bytearray)
 
 
 class Link:
@@ -33,7 +52,7 @@ class Link:
     def __init__(self, world: World, near: Machine, far: Machine) -> None:
         self.world = world
         self.silent_until = 0
-        self.said = bytearray()
+        self.said = Said()
         """All that near has sent."""
         self.pipes = [Pipe(), Pipe()]
         self.near = SimSocket(world, near, self.pipes[0], self.pipes[1], far.name, self.said)
@@ -48,20 +67,22 @@ class Link:
         """Directions in which something is on its way."""
         if self.world.now < self.silent_until:
             return []
-        return [pipe for pipe in self.pipes if pipe.flying or (pipe.over and not pipe.over_here)]
+        return [pipe for pipe in self.pipes if pipe.is_under_way]
 
     def deliver(self, pipe: Pipe) -> None:
         """Some of what is on its way arrives."""
-        count = self.world.piece(len(pipe.flying))
-        data = bytes(pipe.flying[:count])
-        del pipe.flying[:count]
-        if pipe.reader.closed:
-            if data and (not pipe.reader.vanished or pipe.reader.machine.up):
-                pipe.writer.reset = True  # the other end knows no such connection
-            pipe.over_here = pipe.over_here or (pipe.over and not pipe.flying)
-            return
-        pipe.here += data
-        pipe.over_here = pipe.over_here or (pipe.over and not pipe.flying)
+        if pipe.greetings:
+            data = pipe.greetings.pop(0)
+            pipe.greeted += len(data)
+        else:
+            count = self.world.piece(len(pipe.flying))
+            data = bytes(pipe.flying[:count])
+            del pipe.flying[:count]
+        if not pipe.reader.closed:
+            pipe.here += data
+        elif data and (not pipe.reader.vanished or pipe.reader.machine.up):
+            pipe.writer.reset = True  # the other end knows no such connection
+        pipe.over_here = pipe.over_here or (pipe.over and not (pipe.flying or pipe.greetings))
 
     def cut(self) -> None:
         """Some of what is on its way still arrives; then both ends learn that it is over."""
@@ -69,6 +90,7 @@ class Link:
             if pipe.flying:
                 pipe.here += pipe.flying[: self.world.piece(len(pipe.flying))]
             pipe.flying.clear()
+            pipe.greetings.clear()
         self.near.reset = self.far.reset = True
 
 
@@ -76,7 +98,7 @@ class SimSocket:
     """What Channel and PumpDoor use of a socket."""
 
     def __init__(
-        self, world: World, machine: Machine, out: Pipe, inn: Pipe, peer: str, said: bytearray | None = None
+        self, world: World, machine: Machine, out: Pipe, inn: Pipe, peer: str, said: Said | None = None
     ) -> None:
         self.world, self.machine, self.out, self.inn, self.peer = world, machine, out, inn, peer
         self._said = said
@@ -93,7 +115,7 @@ class SimSocket:
         return self.reset or self._room() > 0
 
     def _room(self) -> int:
-        return CAPACITY - len(self.out.flying) - len(self.out.here)
+        return CAPACITY - len(self.out.flying) - len(self.out.here) + self.out.greeted
 
     def setblocking(self, flag: bool) -> None: ...
 
@@ -116,11 +138,20 @@ class SimSocket:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self.out.flying += data
         if self._said is not None:
-            self._said += data
+            self._said.data += data
         return len(data)
 
     def send(self, data: bytes) -> int:
         return self.sendmsg([memoryview(data)])
+
+    def greet(self, data: bytes) -> None:
+        """A message of a handshake: there is always room for it."""
+        self.world.edge("send", "link")
+        if self.reset:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        self.out.greetings.append(data)
+        if self._said is not None:
+            self._said.greetings.append(data)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         self.world.edge("recv", "link")
@@ -128,6 +159,7 @@ class SimSocket:
             data = bytes(self.inn.here[:size])
             if not flags & socket.MSG_PEEK:
                 del self.inn.here[: len(data)]
+                self.inn.greeted = max(0, self.inn.greeted - len(data))
             return data
         if self.reset:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")

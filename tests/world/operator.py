@@ -16,17 +16,19 @@ from tests.world.programs import GROUPS
 from trails.checkpoint import reserve
 from trails.errors import GateError
 from trails.runtime.home import registration
+from trails.runtime.secrets import masterkeys
 
 if TYPE_CHECKING:
+    from tests.world.machines import Machine
     from tests.world.world import World
 
 STOP_SECONDS = 3.0
 AGAIN_SECONDS = 1.0
 
 
-def _in_a_process(world: World, kind: str, main: Callable[[], None]) -> None:
-    """On the group's host."""
-    proc = Proc(world, "operator", world.machine_of(kind))
+def _in_a_process(world: World, machine: Machine, main: Callable[[], None]) -> None:
+    """On a host."""
+    proc = Proc(world, "operator", machine)
     world.procs.append(proc)
     proc.spawn("main", main)
 
@@ -79,7 +81,7 @@ def delete_and_add(world: World, kind: str) -> None:
         world.wait(lambda: False, world.draws["manager"].random())
         start_again(world, kind)
 
-    _in_a_process(world, kind, main)
+    _in_a_process(world, world.machine_of(kind), main)
 
 
 def _add(world: World, kind: str) -> None:
@@ -100,7 +102,7 @@ def _add(world: World, kind: str) -> None:
         if kind == "replicat":
             world.windows.met("CW-18")
 
-    _in_a_process(world, kind, main)
+    _in_a_process(world, world.machine_of(kind), main)
 
 
 def start_again(world: World, kind: str) -> None:
@@ -139,4 +141,18 @@ def alter_rollover(world: World, kind: str) -> None:
             world.tell("operator", f"ALTER EXTRACT {name} is refused: {error}")
         start_again(world, kind)
 
-    _in_a_process(world, kind, main)
+    _in_a_process(world, world.machine_of(kind), main)
+
+
+def renew_master_key(world: World, machine: Machine) -> None:
+    """RENEW MASTERKEY: files begun from then on are encrypted under another key."""
+
+    def main() -> None:
+        try:
+            version = masterkeys.renew(machine.home, machine.now_us())
+        except GateError as error:
+            world.tell("operator", f"RENEW MASTERKEY on {machine.name} is refused: {error}")
+            return
+        world.tell("operator", f"RENEW MASTERKEY on {machine.name}: version {version}")
+
+    _in_a_process(world, machine, main)

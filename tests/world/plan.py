@@ -33,6 +33,8 @@ class Sizes:
     retries: int
     restart: int
     purge: int
+    tls: bool
+    encrypted: bool
 
 
 @dataclass(frozen=True, order=True)
@@ -62,18 +64,19 @@ class Plan:
 
 
 WEIGHTS: Mapping[str, int] = MappingProxyType({
-    "kill": 10, "kill at start": 5, "freeze": 5, "zombie": 3, "sync fails": 3, "power": 3, "cut": 5,
+    "kill": 10, "kill at start": 5, "kill at greeting": 3,
+    "freeze": 5, "zombie": 3, "sync fails": 3, "power": 3, "cut": 5,
     "silence": 2, "unreachable": 1,
     "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
     "locks lost": 1, "clock jumps": 1,
     "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1, "connected twice": 3,
     "manager killed": 3, "notes lost": 1,
     "space low": 3,
-    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2,
+    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2, "renew master key": 1,
 })  # fmt: skip
 TAMPERING = frozenset(("byte flipped", "trail file removed", "trail restored", "trail file replaced"))
 """What ends many a life early: most have none of it."""
-ORDERS = frozenset(("rollover", "alter", "info", "stop", "kill by name", "delete and add"))
+ORDERS = frozenset(("rollover", "alter", "info", "stop", "kill by name", "delete and add", "renew master key"))
 """What an operator does; all others are faults."""
 
 
@@ -96,6 +99,8 @@ def draw(seed: int) -> Plan:
         retries=rnd.choice((1, 5)),
         restart=rnd.choice((0, 1)),
         purge=rnd.choice((1, 3)),
+        tls=rnd.random() < 0.25,
+        encrypted=rnd.random() < 0.25,
     )
     gap, at, commits = rnd.choice((0.02, 0.2)), 1_000_000, []
     for _ in range(rnd.randint(8, 30)):

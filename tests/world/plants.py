@@ -27,10 +27,11 @@ from replicat.run.replicat import Replicat
 from tests.support.ddl_target import DdlTarget
 from tests.support.list_target import ListTarget
 from tests.world.disk import Disk, DiskFile
-from trails import recovery, trailfile
+from trails import crypt, recovery, trailfile
 from trails.errors import GateError, OperatorError
 from trails.format import DURABLE_OFFSET, BlockKind, make_durable_end
 from trails.link import wire
+from trails.link.channel import Channel
 from trails.plan import Planner
 from trails.reader import BlockReader
 from trails.recovery import Mark
@@ -500,6 +501,39 @@ def ddl_beside_the_row(patch: Patch) -> None:
     patch.setattr(DdlTarget, "ddl", ddl)
 
 
+# --- TLS and encryption -----------------------------------------------------------------------------------------------
+
+
+@_plant("I10")
+def certificate_asked_late(patch: Patch) -> None:
+    """The peer's certificate is asked for with its first message, when its link may have ended already."""
+
+    def check_home(self: Any, said: str) -> None:
+        if self._tls is not None:
+            self._tls.getpeercert()
+
+    patch.setattr(Channel, "check_home", check_home)
+
+
+@_plant("I10")
+def copy_is_plain(patch: Patch) -> None:
+    """A Collector forgets that what it writes is to be encrypted."""
+    before = Collector.greet
+    patch.setattr(Collector, "greet", lambda self, hello: before(self, dataclasses.replace(hello, encrypt=False)))
+
+
+@_plant("I10")
+def newest_key_for_all(patch: Patch) -> None:
+    """An older trail file is opened under the master key that is current now."""
+
+    def master_key(fs: Any, folder: str, key_id: str, where: str) -> crypt.MasterKey:
+        wallet = crypt.load_wallet(fs, folder)
+        assert wallet is not None
+        return wallet.current
+
+    patch.setattr(crypt, "_master_key", master_key)
+
+
 # --- the Manager ------------------------------------------------------------------------------------------------------
 
 
@@ -540,7 +574,7 @@ def a_number_is_trusted(patch: Patch) -> None:
     def is_gone(self: Any, running: Any) -> bool:
         if running.process is not None:
             return running.process.poll() is not None
-        return self._processes.birth(running.pid) is None
+        return self._home.fs.host.birth(running.pid) is None
 
     patch.setattr(Collectors, "_is_gone", is_gone)
 

@@ -87,11 +87,6 @@ class SimProcesses:
         self._world.edge("spawned", name)
         return Child(made)
 
-    def birth(self, pid: int) -> str | None:
-        self._world.edge("birth", "")
-        found = self._proc.machine.pids.get(pid)
-        return None if found is None or found.dead else found.born
-
     def open(self, pid: int) -> int:
         self._world.edge("pidfd_open", "")
         if pid not in self._proc.machine.pids:

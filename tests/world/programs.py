@@ -30,6 +30,7 @@ from tests.world.network import SimListener
 from tests.world.processes import SimProcesses
 from tests.world.source import SimSource
 from tests.world.target import SimTarget
+from tests.world.tls import answer
 from trails import checkpoint
 from trails.checkpoint import Checkpoint
 from trails.errors import (
@@ -41,7 +42,7 @@ from trails.errors import (
     LockedError,
     OperatorError,
 )
-from trails.link import wire
+from trails.link import tls, wire
 from trails.position import TrailName
 from trails.runtime.home import obeyed, registration, status
 from trails.runtime.home.home import MANAGER
@@ -71,9 +72,11 @@ PATIENCE = 5.0
 
 
 @cache
-def pump_params(decode: bool, only_kv: bool) -> PumpParams:
+def pump_params(decode: bool, only_kv: bool, secure: bool, encrypted: bool) -> PumpParams:
     """Its parameter file, read."""
-    text = f"EXTRACT pmp1\nRMTHOST far, MGRPORT 7809, NOTLS, TIMEOUT {DEAD_SECONDS}\nRMTTRAIL ./dirdat/rt\n"
+    plain = "" if secure else ", NOTLS"
+    text = f"EXTRACT pmp1\nRMTHOST far, MGRPORT 7809, TIMEOUT {DEAD_SECONDS}{plain}\nRMTTRAIL ./dirdat/rt\n"
+    text += "ENCRYPTTRAIL AES256\nDECRYPTTRAIL AES256\n" if encrypted else ""
     mode = "NOPASSTHRU" if decode or only_kv else "PASSTHRU"
     mode += "\nTABLEEXCLUDE s.notes;" if only_kv else ""
     return PumpParams.from_statements(parse_text(f"{text}RETRYDELAY 1\n{mode}\nTABLE *.*;\n", "pmp1.prm"))
@@ -181,6 +184,7 @@ def extract(world: World, proc: Proc) -> None:
     settings = Settings(
         "EXT1", home.id, "near", LOCAL, "./dirdat/lt", sizes.near_file, group.alter_no, tuple(group.alter.items()),
         obeyed.read(home, "EXT1"), flush_seconds=0.02, block_bytes=sizes.block, long=LongSetting(after=0),
+        encrypt=sizes.encrypted,
     )  # fmt: skip
     ears = Ears(obeyed=lambda number: obeyed.note(home, "EXT1", number))
     world.windows.extract_starts()
@@ -191,10 +195,12 @@ def extract(world: World, proc: Proc) -> None:
 
 def pump(world: World, proc: Proc) -> None:
     """See pump.build."""
-    machine, home = proc.machine, proc.machine.home
+    machine, home, sizes = proc.machine, proc.machine.home, world.plan.sizes
+    params = pump_params(sizes.decode, sizes.only_kv, sizes.tls, sizes.encrypted)
+    trail = dataclasses.replace(LOCAL, sealed=params.decrypt)
     job = PumpJob(
-        pump_params(world.plan.sizes.decode, world.plan.sizes.only_kv), home.id, "near", LOCAL, "./dirdat/lt", 1,
-        home.pinned("PMP1"),
+        params, home.id, "near", trail, "./dirdat/lt", 1, home.pinned("PMP1"),
+        tls=tls.folder_of(home.root) if params.remote.tls else "",
         alter_no=proc.group.alter_no, alter=proc.group.alter,
     )  # fmt: skip
     try:
@@ -263,7 +269,8 @@ def collector(world: World, proc: Proc) -> None:
     guard.written = lambda: made.written_bytes
     made.before_file(guard.look)
     say(proc, port=port)
-    door = PumpDoor(listener, LifeLog(proc), "", given.peer, given.pump, machine)
+    folder = "" if given.notls else tls.folder_of(machine.home.root)
+    door = PumpDoor(listener, LifeLog(proc), folder, given.peer, given.pump, machine, answer)
     proc.process = server = Server(made, door, LifeLog(proc), proc.stop, PATIENCE, machine)
     server.guard = guard
     server.run()
@@ -292,8 +299,9 @@ def replicat(world: World, proc: Proc) -> None:
     params = replicat_params(world.plan.sizes.batch)
     warn = lambda text: world.tell(proc.name, text, aside=True)  # noqa: E731
     file = DiscardFile(machine.fs, params.discard_path(machine.home), params.discard_file.megabytes)
+    trail = dataclasses.replace(REMOTE, sealed=world.plan.sizes.encrypted)
     process = Replicat(
-        params, proc.group, REMOTE, fs=machine.fs, clock=machine,
+        params, proc.group, trail, fs=machine.fs, clock=machine,
         target=SimTarget(world), engine=InlineEngine(machine.fs),
         note=warn, discards=Discards("REP1", params.error_rules, file, clock=machine, warn=warn),
     )  # fmt: skip
@@ -318,7 +326,7 @@ def as_group(main: Callable[[World, Proc], None]) -> Callable[[World, Proc], Non
     def begin(world: World, proc: Proc) -> None:
         home = proc.machine.home
         proc.lock = proc.machine.fs.lock(home.lock(proc.group_name))
-        proc.note = ProcessFile(proc.pid, proc.machine.now_us())
+        proc.note = ProcessFile(proc.pid, proc.machine.now_us(), birth=proc.born)
         code, message = EXIT_STOPPED, ""
         try:
             note(proc, state="STARTING")

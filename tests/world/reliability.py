@@ -40,6 +40,7 @@ MEANS: Mapping[str, str] = MappingProxyType({
     "space low": "free space falls below DISKWARN or DISKSTOP",
     "rollover": "an operator has a trail file ended",
     "stop": "an operator stops a process",
+    "renew master key": "an operator renews the master key of a home whose trail is encrypted",
 })  # fmt: skip
 """By kind; a kind has its line here or the page is not written."""
 
@@ -64,6 +65,7 @@ def _figures(total: Sum, date: str) -> str:
         ("different calls at which a process was killed", f"{len(total.deaths)}"),
         ("looks at what a loss of power would leave", f"{total.counts['looks behind a loss of power']:,}"),
         ("calls of disk, network, source and target", f"{total.counts['calls']:,}"),
+        ("with TLS, with encrypted trails", f"{total.counts['with TLS']:,}, {total.counts['encrypted']:,}"),
         ("trail files purged", f"{total.counts['files purged']:,}"),
     ]
     told += [(f"met {window}", f"{total.counts[window]:,}") for window in HERE]

@@ -176,10 +176,11 @@ class Rules:
         if not point.reads:
             return
         needed = Position(point.reads[0].needed.seqno, point.reads[0].needed.rba)
-        before = START if proc.superseded else self._needed.get(proc.kind, START)  # an older one may save last
-        if needed < before:
-            self.broken(f"{proc.name} needs {needed} on; it had said that it needs nothing before {before}")
-        self._needed[proc.kind] = max(needed, before)
+        if not proc.superseded:  # such a one may save last; and its successor may have begun before it saved more
+            before = self._needed.get(proc.kind, START)
+            if needed < before:
+                self.broken(f"{proc.name} needs {needed} on; it had said that it needs nothing before {before}")
+            self._needed[proc.kind] = max(needed, before)
         if proc.kind == "replicat":
             self._check_flushed(needed)
         elif self.world.draws["looks"].random() < LOOKS and (machine := self._writes_to(proc)).up:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.world import faults, operator
 from tests.world.fibers import Fiber, Proc, Ready
 from tests.world.machines import PLENTY, Machine
-from tests.world.network import Link, Pipe
+from tests.world.network import Link, Pipe, Said
 from tests.world.plan import Plan
 from tests.world.programs import GROUPS, MAINS
 from tests.world.rules import Rules
@@ -28,6 +28,7 @@ from tests.world.windows import Windows
 from trails.errors import EXIT_OPERATOR, EXIT_STOPPED
 from trails.runtime.home import registration
 from trails.runtime.process.startup import exit_of
+from trails.runtime.secrets import masterkeys
 from trails.testing import Crash
 
 CALM_SECONDS = 90
@@ -69,9 +70,9 @@ class World:
         self.over = False
         """A process has stopped with an error that names one of them."""
         self.doomed: dict[str, int] = {}
-        """Edges to live of the next process of a kind."""
+        """Edges to live of the next process of a kind, or at an end of the next link."""
         self.unreachable_until = 0
-        self.echo: bytes | None = None
+        self.echo: Said | None = None
         """What somebody says once more to the next Collector that a pump comes to."""
         self.fibers: list[Fiber] = []
         self.procs: list[Proc] = []
@@ -92,6 +93,12 @@ class World:
         """The number of the last ALTER of a group, by its kind."""
         for kind, group in GROUPS.items():
             registration.save(self.machine_of(kind).home, group)
+        self.counts["with TLS"] += plan.sizes.tls
+        self.counts["encrypted"] += plan.sizes.encrypted
+        if plan.sizes.encrypted:
+            for machine in (self.near, self.far):
+                masterkeys.add(machine.home, machine.now_us())
+                machine.fs.sync_dir(machine.home.folder("dirwlt"))
 
     # what edges use
 
@@ -193,6 +200,10 @@ class World:
         """One that can be asked."""
         found = [p for p in self.procs if p.kind == "manager" and p.machine is machine and p.process and not p.dying]
         return found[-1] if found else None
+
+    def greets(self, end: str, proc: Proc) -> None:
+        """It has just got its end of a link."""
+        proc.die_in = self.doomed.pop(end, proc.die_in)
 
     def runs(self, kind: str) -> bool:
         """Whether a process of a group lives."""

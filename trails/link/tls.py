@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import ssl
 import stat
 from collections.abc import Mapping
@@ -50,6 +51,14 @@ def server_context(folder: str) -> ssl.SSLContext:
     context = _context(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), folder)
     context.num_tickets = 0  # sessions are never resumed; unread tickets would turn a close into a reset
     return context
+
+
+def answer(sock: socket.socket, folder: str) -> ssl.SSLSocket:
+    """The listening end of TLS on a caller's connection; hands are shaken by its first reads.
+
+    Raises OperatorError for what is wrong with the files, OSError or ValueError for a caller who is gone.
+    """
+    return server_context(folder).wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
 
 def _context(context: ssl.SSLContext, folder: str) -> ssl.SSLContext:

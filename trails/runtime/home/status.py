@@ -49,6 +49,7 @@ class ProcessFile:
     message: str = ""
     ended_us: int | None = None
     waits: str = ""  # while it runs: for whom its work waits, and why
+    birth: str = ""  # with pid: which process (Host.birth); empty in a file of an earlier release
 
 
 FIRST_TURN = "Waiting for its first turn of work"
@@ -126,12 +127,18 @@ def _status(home: Home, group: str, kind: str) -> GroupStatus:
     note = read(home.fs, home.status(group, kind))
     if holder is None:
         return _ended(note)
-    if note is None or note.pid != holder:
+    if note is None or note.pid != holder or _is_stranger(home, note):
         return GroupStatus(Status.STARTING, holder, stop="A")
     if note.state == "ENDED":
         return _ended(note)
     turned = home.fs.touched_us(home.status(group, kind))
     return GroupStatus(Status(note.state), note.pid, note.started_us, stop="A", turned_us=turned, waits=note.waits)
+
+
+def _is_stranger(home: Home, note: ProcessFile) -> bool:
+    """Whether the number of a process that died belongs to another now, such as ggsci at work on the group."""
+    found = home.fs.host.birth(note.pid) if note.birth else None
+    return found is not None and found != note.birth
 
 
 def _ended(note: ProcessFile | None) -> GroupStatus:

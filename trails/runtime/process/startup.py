@@ -133,7 +133,7 @@ class _Run:
         self.build = build
         self.clock = RealClock()
         self.stop = Stop()
-        self.note = status.ProcessFile(os.getpid(), self.clock.now_us())
+        self.note = status.ProcessFile(os.getpid(), self.clock.now_us(), birth=home.fs.host.birth(os.getpid()) or "")
         self.log = log
         self.lock = lock
         self.process: Process | None = None

@@ -40,7 +40,7 @@ def add(home: Home, now_us: int) -> int:
             raise OperatorError(
                 f"{wallet_path(_folder(home))} holds a master key already", hint="RENEW MASTERKEY makes a new version"
             )
-        save_wallet(home.fs, _folder(home), Wallet(os.urandom(16).hex(), (_new(1, now_us),)))
+        save_wallet(home.fs, _folder(home), Wallet(home.fs.host.random_bytes(16).hex(), (_new(home, 1, now_us),)))
     return 1
 
 
@@ -50,7 +50,7 @@ def renew(home: Home, now_us: int) -> int:
         wallet = load(home)
         # Not a number that a trail file knows for another key: the wallet may have been restored from an older copy.
         version = 1 + max([wallet.current.version, *_versions_named(home, wallet.id)])
-        save_wallet(home.fs, _folder(home), replace(wallet, keys=(*wallet.keys, _new(version, now_us))))
+        save_wallet(home.fs, _folder(home), replace(wallet, keys=(*wallet.keys, _new(home, version, now_us))))
     return version
 
 
@@ -151,8 +151,8 @@ def _header(fs: Fs, path: str) -> FileHeader | None:
         file.close()
 
 
-def _new(version: int, now_us: int) -> MasterKey:
-    return MasterKey(version, now_us, os.urandom(KEY_SIZE))
+def _new(home: Home, version: int, now_us: int) -> MasterKey:
+    return MasterKey(version, now_us, home.fs.host.random_bytes(KEY_SIZE))
 
 
 def _folder(home: Home) -> str:
