@@ -130,8 +130,10 @@ class FaultFs:
         twins: dict[int, Inode] = {}
 
         def twin(inode: Inode) -> Inode:
-            made = Inode(bytearray(inode.data), bytearray(inode.disk), list(inode.dirty))
-            return twins.setdefault(id(inode), made)
+            made = twins.get(id(inode))
+            if made is None:
+                made = twins[id(inode)] = Inode(bytearray(inode.data), bytearray(inode.disk), list(inode.dirty))
+            return made
 
         other = FaultFs()
         other._names = {path: twin(inode) for path, inode in list(self._names.items())}
@@ -221,7 +223,9 @@ class FaultFs:
 
     def listdir(self, folder: str) -> list[str]:
         self.called("listdir", folder)
-        return [os.path.basename(path) for path in self._names if folder_of(path) == folder]
+        begin = f"{folder}/" if folder else ""
+        names = [path[len(begin) :] for path in self._names if path.startswith(begin)]
+        return [name for name in names if "/" not in name]
 
     def exists(self, path: str) -> bool:
         self.called("exists", path)

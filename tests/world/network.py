@@ -24,18 +24,14 @@ class Pipe:
     `greetings`: messages of a TLS handshake on their way, before all else; `greeted`: bytes of them that arrived.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
+        self.link = link
         self.flying, self.here = bytearray(), bytearray()
         self.greetings: list[bytes] = []
         self.greeted = 0
         self.over = self.over_here = False
         self.reader: SimSocket
         self.writer: SimSocket
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether anything of it is still to arrive."""
-        return bool(self.flying or self.greetings or (self.over and not self.over_here))
 
 
 @dataclass
@@ -54,7 +50,7 @@ class Link:
         self.silent_until = 0
         self.said = Said()
         """All that near has sent."""
-        self.pipes = [Pipe(), Pipe()]
+        self.pipes = [Pipe(self), Pipe(self)]
         self.near = SimSocket(world, near, self.pipes[0], self.pipes[1], far.name, self.said)
         self.far = SimSocket(world, far, self.pipes[1], self.pipes[0], near.name)
 
@@ -67,7 +63,7 @@ class Link:
         """Directions in which something is on its way."""
         if self.world.now < self.silent_until:
             return []
-        return [pipe for pipe in self.pipes if pipe.is_under_way]
+        return [p for p in self.pipes if p.flying or p.greetings or (p.over and not p.over_here)]
 
     def deliver(self, pipe: Pipe) -> None:
         """Some of what is on its way arrives."""

@@ -72,7 +72,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType({
     "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1, "connected twice": 3,
     "manager killed": 3, "notes lost": 1,
     "space low": 3,
-    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2, "renew master key": 1,
+    "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2, "renew master key": 2,
 })  # fmt: skip
 TAMPERING = frozenset(("byte flipped", "trail file removed", "trail restored", "trail file replaced"))
 """What ends many a life early: most have none of it."""
@@ -85,8 +85,8 @@ def draw(seed: int) -> Plan:
     rnd = random.Random(f"{seed} plan")
     sizes = Sizes(
         pause=rnd.choice((0.0, 0.01, 0.05, 0.3)),
-        near_file=HEADER + rnd.choice((600, 1500, 6000)),
-        far_file=HEADER + rnd.choice((500, 1500, 9000)),
+        near_file=HEADER + rnd.choice((800, 3000, 9000)),
+        far_file=HEADER + rnd.choice((700, 3000, 9000)),
         block=rnd.choice((200, 600, 3000)),
         batch=rnd.choice((4, 20, 1000)),
         decode=rnd.random() < 0.5,
@@ -103,14 +103,14 @@ def draw(seed: int) -> Plan:
         encrypted=rnd.random() < 0.25,
     )
     gap, at, commits = rnd.choice((0.02, 0.2)), 1_000_000, []
-    for _ in range(rnd.randint(8, 30)):
+    for _ in range(rnd.randint(6, 22)):
         commits.append(at)
         at += int(rnd.expovariate(1 / gap) * 1e6)
     end = at + 2_000_000
     tampered = rnd.random() < 0.4
     kinds = [kind for kind in WEIGHTS if tampered or kind not in TAMPERING]
     weights = [WEIGHTS[kind] for kind in kinds]
-    count = rnd.choice((8, 12, 20))
+    count = rnd.choice((6, 9, 14))
     faults = [Fault(rnd.randrange(1_000_000, end), rnd.choices(kinds, weights)[0], rnd.randrange(1 << 30))
               for _ in range(count)]  # fmt: skip
     return Plan(seed, sizes, tuple(commits), tuple(sorted(faults)))
