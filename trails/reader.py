@@ -29,6 +29,7 @@ from trails.wellformed import Widths
 T = TypeVar("T")
 # So long a file that was removed may take to come back before it is called gone.
 BACK_SECONDS = 5.0
+LIST_SECONDS = 1.0
 # A reader remembers a table's older shapes too: so many times what a writer may have in force.
 SHAPES = 2
 
@@ -69,6 +70,7 @@ class BlockReader:
         self._keyless: KeyMissingError | None = None
         self._created_us = 0  # of the file that was left because it had lost its name
         self._missing_since: float | None = None
+        self._list_again = 0.0
         self.closed = False
         """The last look found nothing more because the writer has closed the file, and begun no other."""
 
@@ -213,7 +215,7 @@ class BlockReader:
             self._created_us = segment.header.created_us
             self.close()  # the next look is for the file that has the name then
             return
-        if not self._in_use(start.seqno + 1):
+        if not self._in_use(start.seqno + 1) and not self._is_left_behind(start.seqno):
             return
         durable = segment.read_durable_end()  # it may have moved while we looked for the next file
         if start.rba < durable:
@@ -223,6 +225,14 @@ class BlockReader:
             f"found the durable end at {durable}",
             hint=MEND,
         )
+
+    def _is_left_behind(self, seqno: int) -> bool:
+        """Whether its trail goes on elsewhere, and an older copy is in its place; the folder is asked once a second."""
+        now = self._fs.host.monotonic()
+        if now < self._list_again:
+            return False
+        self._list_again = now + LIST_SECONDS
+        return any(found > seqno + 1 for found in self._seqnos())
 
     def _in_use(self, seqno: int) -> bool:
         try:

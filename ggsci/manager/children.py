@@ -451,8 +451,12 @@ class Children:
 
         That of another run, in whose place it was not let or which came in its own, is for the census to judge.
         """
-        note = statuses.read(self._home.fs, self._home.status(name, child.kind))
-        if note is not None and note.pid == child.pid:
+        path = self._home.status(name, child.kind)
+        note = statuses.read(self._home.fs, path)
+        if note is not None and note.pid != child.pid:
+            if (self._home.fs.touched_us(path) or 0) > child.started_us:
+                self._last_run[name] = 0  # it lived beside this one, and its end was not seen
+        elif note is not None:
             self._last_run[name] = note.started_us
             if note.state == "ENDED" and note.exit_code is not None:
                 return note.exit_code, note.message

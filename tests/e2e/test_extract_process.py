@@ -244,7 +244,12 @@ def test_a_stop_ends_it_over_a_silent_link(capture: Capture, pg_source: Postgres
             proxy.stall.set()
             capture.sql("INSERT INTO t VALUES ('two')")
         expected = Status.RUNNING if streams else Status.STARTING
-        wait_for(lambda: process.poll() is not None or status_of(home, group).status is expected)
+
+        def is_so() -> bool:  # with its process file, before which no signal is listened to
+            found = status_of(home, group)
+            return found.status is expected and found.is_process
+
+        wait_for(lambda: process.poll() is not None or is_so())
         process.send_signal(signal.SIGTERM)
         code, told = process.wait(PATIENCE), process.communicate()[1]
         assert code == (0 if streams else 3), told

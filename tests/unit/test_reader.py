@@ -106,6 +106,21 @@ def test_gap_in_the_files_is_refused() -> None:
             read_all(fs, begin)
 
 
+def test_an_older_copy_with_a_gap_behind_it_is_refused() -> None:
+    """It has no END, and the file that it would go on in is gone: nothing is to come, and nobody waits for it."""
+    fs = FaultFs()
+    writer = open_writer(fs)
+    write_tx(writer, SCRIPT[0])
+    writer.sync()
+    older = bytes(fs._names[TRAIL.path(0)].data)
+    writer.close()
+    run_script(fs, [0], [])
+    fs.take_away(TRAIL.path(0), by=older)
+    fs.remove(TRAIL.path(1))
+    with pytest.raises(DamageError, match="expected an END block, as a later file is in use"):
+        read_all(fs)
+
+
 def test_trail_made_anew_is_refused() -> None:
     """CW-02: a reader that knows the trail's id refuses another trail under the same name."""
     reader = BlockReader(written(), TRAIL, trail_id=b"x" * 16)

@@ -179,6 +179,11 @@ class DiskFile(OpenFile):
         super().__init__(disk, path, inode)
         current = disk.world.current
         self.proc = current.proc if current is not None else None
+        self._machine = disk.machine
+
+    def write_at(self, offset: int, data: Any) -> None:
+        super().write_at(offset, data)
+        self._inode.touched_us = self._machine.now_us()
 
     def hold(self) -> None:
         if self._inode.holder not in (None, self):

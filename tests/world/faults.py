@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tests.world import strangers
 from tests.world.machines import PLENTY
+from tests.world.manager import Visitor
 from tests.world.network import Said
 from tests.world.operator import alter_rollover, delete_and_add, kill, renew_master_key, start_again, stop
 from tests.world.plan import HEADER, Fault
 from tests.world.programs import GROUPS, MAINS
 from tests.world.windows import TRAILS
+from trails.link.tls import Shown
 
 if TYPE_CHECKING:
     from tests.world.fibers import Proc
@@ -268,6 +271,19 @@ def _connected_twice(world: World, draw: Draw) -> bool:
     return True
 
 
+def _strangers(world: World, draw: Draw) -> bool:
+    """At the next Collector's door, up to more than it lets in at once; and one at the Manager's."""
+    world.strangers = [strangers.to_a_collector(draw) for _ in range(draw.choice((1, 3, 10)))]
+    door = world.far.door
+    if door is not None and not door.closed:
+        line = strangers.to_a_manager(draw, world.plan.sizes)
+        visitor = Visitor(line, world.now, Shown("x", (strangers.HOME,)) if world.plan.sizes.tls else None)
+        visitor.is_stranger = True
+        door.queue.append(visitor)
+        world.tell("network", f"a stranger asks far's Manager: {line[:80]!r}")
+    return True
+
+
 def _renew_master_key(world: World, draw: Draw) -> bool:
     machine = _machine(world, draw)
     if not machine.up or not world.plan.sizes.encrypted:
@@ -389,12 +405,13 @@ ACTS: Mapping[str, Act] = MappingProxyType({
     "disk": _disk, "checkpoints lost": _checkpoints_lost, "checkpoints restored": _checkpoints_restored,
     "byte flipped": _byte_flipped, "trail file removed": _file_removed,
     "trail restored": _trail_restored, "trail file replaced": _file_replaced, "connected twice": _connected_twice,
+    "strangers": _strangers,
     "locks lost": _locks_lost, "clock jumps": _clock_jumps,
     "manager killed": _manager_killed, "notes lost": _notes_lost, "space low": _space_low, "rollover": _rollover,
     "info": _info, "alter": _alter, "stop": _stop, "kill by name": _kill_by_name,
     "delete and add": _delete_and_add, "renew master key": _renew_master_key,
 })  # fmt: skip
-LATER = frozenset(("kill", "kill at start", "kill at greeting", "disk", "sync fails", "connected twice"))
+LATER = frozenset(("kill", "kill at start", "kill at greeting", "disk", "sync fails", "connected twice", "strangers"))
 """What meets its victim only later, and counts then."""
 
 

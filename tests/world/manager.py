@@ -68,9 +68,9 @@ class Visitor:
     address = NEAR
     peer = f"{NEAR}:5000"
 
-    def __init__(self, line: bytes, now: int, secure: bool) -> None:
-        self.line, self.heard = line, now
-        self.shown = Shown("near", (HOME_IDS["near"],)) if secure else None
+    def __init__(self, line: bytes, now: int, shown: Shown | None) -> None:
+        self.line, self.heard, self.shown = line, now, shown
+        self.is_stranger = False
         self.reply = b""
 
 
@@ -110,6 +110,8 @@ class SimDoor:
         """See ManagerDoor."""
         self.world.edge("answer", "door")
         visitor.reply = json.dumps(reply).encode() + b"\n"
+        if visitor.is_stranger and reply["ok"]:
+            self.world.rules.broken(f"a Manager obeys a stranger: {visitor.line[:200]!r}")
 
     def refuse(self, visitor: Visitor, error: Refusal) -> None:
         """See ManagerDoor."""
@@ -131,7 +133,9 @@ def dial(world: World, request: LinkRequest, timeout: float) -> Any:
     door = world.far.door
     if door is None or door.closed:
         raise AwayError(f"{who} can't be reached: Connection refused")
-    visitor = Visitor(request.line("START COLLECTOR"), world.now, bool(request.tls))
+    visitor = Visitor(
+        request.line("START COLLECTOR"), world.now, Shown("near", (HOME_IDS["near"],)) if request.tls else None
+    )
     door.queue.append(visitor)
     while not visitor.reply:
         world.wait(lambda: visitor.reply or (door.closed and not door.vanished), timeout)
@@ -170,10 +174,24 @@ def _connect(world: World, request: LinkRequest, port: int, timeout: float) -> A
         pipe.flying += said.data
         if world.draws["link"].random() < 0.5:
             listener.queue.reverse()
+    if world.strangers:
+        _let_strangers_in(world, listener)
     if not request.tls:
         return link.near
     deadline, near = world.now / 1e6 + timeout, world.near
     return secured(link.near, ClientContext(), "far", who, deadline, near)  # type: ignore[arg-type]
+
+
+def _let_strangers_in(world: World, listener: SimListener) -> None:
+    """They come together with the pump; none of them listens."""
+    world.met("strangers")
+    world.tell("network", f"{len(world.strangers)} strangers come to the Collector's door as well")
+    for said in world.strangers:
+        link = _link(world, listener)
+        link.pipes[0].flying += said
+        link.near.closed = True
+    world.strangers.clear()
+    world.draws["link"].shuffle(listener.queue)
 
 
 def _link(world: World, listener: SimListener) -> Link:

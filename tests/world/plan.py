@@ -34,6 +34,8 @@ class Sizes:
     restart: int
     purge: int
     tls: bool
+    window: int
+    target: str
     encrypted: bool
 
 
@@ -67,9 +69,10 @@ WEIGHTS: Mapping[str, int] = MappingProxyType({
     "kill": 10, "kill at start": 5, "kill at greeting": 3,
     "freeze": 5, "zombie": 3, "sync fails": 3, "power": 3, "cut": 5,
     "silence": 2, "unreachable": 1,
-    "target crash": 2, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
+    "target crash": 3, "target away": 1, "disk": 5, "checkpoints lost": 1, "checkpoints restored": 2,
     "locks lost": 1, "clock jumps": 1,
-    "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1, "connected twice": 3,
+    "byte flipped": 1, "trail file removed": 1, "trail restored": 1, "trail file replaced": 1,
+    "connected twice": 3, "strangers": 3,
     "manager killed": 3, "notes lost": 1,
     "space low": 3,
     "rollover": 2, "alter": 2, "info": 6, "stop": 3, "kill by name": 2, "delete and add": 2, "renew master key": 2,
@@ -90,7 +93,7 @@ def draw(seed: int) -> Plan:
         block=rnd.choice((200, 600, 3000)),
         batch=rnd.choice((4, 20, 1000)),
         decode=rnd.random() < 0.5,
-        only_kv=rnd.random() < 0.2,
+        only_kv=rnd.random() < 0.3,
         checkpoint=rnd.choice((0.3, 1.0, 5.0)),
         source_lost=rnd.choice((0.0, 0.0, 0.01)),
         slow=rnd.choice((0.0, 0.1, 0.5)),
@@ -100,8 +103,12 @@ def draw(seed: int) -> Plan:
         restart=rnd.choice((0, 1)),
         purge=rnd.choice((1, 3)),
         tls=rnd.random() < 0.25,
+        window=rnd.choice((500, 3000, 1 << 24)),
+        target=rnd.choice(("postgresql", "mysql")),
         encrypted=rnd.random() < 0.25,
     )
+    if sizes.only_kv and rnd.random() < 0.5:
+        sizes = replace(sizes, target="apart")  # where each table needs a key
     gap, at, commits = rnd.choice((0.02, 0.2)), 1_000_000, []
     for _ in range(rnd.randint(6, 22)):
         commits.append(at)

@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 
 from collector.collector import Collector
+from collector.door import PumpDoor
 from extract.assemble import Assembler
 from extract.extract import Extract
+from ggsci.manager import collectors
 from ggsci.manager.children import Children
 from ggsci.manager.collectors import Collectors
 from pump.places import PumpPlaces
 from pump.pump import Pump
 from pump.window import Window
 from replicat.apply.discardfile import DiscardFile
-from replicat.batches import startup
+from replicat.batches import planning, startup
+from replicat.ddl import shapes
 from replicat.run.replicat import Replicat
 from tests.support.ddl_target import DdlTarget
 from tests.support.list_target import ListTarget
@@ -532,6 +535,69 @@ def newest_key_for_all(patch: Patch) -> None:
         return wallet.current
 
     patch.setattr(crypt, "_master_key", master_key)
+
+
+# --- a batch that comes again -----------------------------------------------------------------------------------------
+
+
+@_plant("I6")
+def comes_again_and_is_refused(patch: Patch) -> None:
+    """CW-21: where rows are committed apart from the checkpoint row, what comes again is taken for the first time."""
+    patch.setattr(planning, "loosened", lambda rule, kind: rule)
+
+
+@_plant("I6")
+def shape_that_comes_again_is_refused(patch: Patch) -> None:
+    """A column that a change of shape is to add is not looked for first, where that commits by itself."""
+    before = shapes._Carrier._add_column
+
+    def add_column(self: Any, script: Any, place: Any, have: Any, column: Any, history: bool) -> None:
+        if have.find(column.name) is not None:
+            raise shapes.CannotError(f"column {column.name} exists")
+        before(self, script, place, have, column, history)
+
+    patch.setattr(shapes._Carrier, "_add_column", add_column)
+
+
+# --- strangers, and what is held --------------------------------------------------------------------------------------
+
+
+@_plant("I11")
+def any_pump_is_served(patch: Patch) -> None:
+    """A Collector does not ask for which pump it was started."""
+    patch.setattr(PumpDoor, "_check_pump", lambda self, channel, hello: None)
+
+
+@_plant("I11")
+def noise_ends_a_collector(patch: Patch) -> None:
+    """What a stranger says wrong is taken for an error of the process."""
+
+    def drop(self: Any, caller: Any, error: GateError) -> None:
+        raise error
+
+    patch.setattr(PumpDoor, "_drop", drop)
+
+
+@_plant("I11")
+def asked_in_anothers_name(patch: Patch) -> None:
+    """A Manager believes what a pump says of itself, whatever its certificate says."""
+    patch.setattr(collectors, "_check_home", lambda visitor, asked: None)
+
+
+@_plant("I9")
+def window_not_looked_at(patch: Patch) -> None:
+    """A pump sends what its socket takes."""
+    patch.setattr(Window, "has_room", lambda self, unsent: True)
+
+
+@_plant("I9")
+def large_transaction_gathered_whole(patch: Patch) -> None:
+    """A transaction goes out when it ends, however large it is."""
+
+    def grew(self: Any, size: int) -> None:
+        self._size += size
+
+    patch.setattr(Assembler, "grew", grew)
 
 
 # --- the Manager ------------------------------------------------------------------------------------------------------

@@ -197,6 +197,7 @@ def pump(world: World, proc: Proc) -> None:
     """See pump.build."""
     machine, home, sizes = proc.machine, proc.machine.home, world.plan.sizes
     params = pump_params(sizes.decode, sizes.only_kv, sizes.tls, sizes.encrypted)
+    params = dataclasses.replace(params, window_bytes=sizes.window)
     trail = dataclasses.replace(LOCAL, sealed=params.decrypt)
     job = PumpJob(
         params, home.id, "near", trail, "./dirdat/lt", 1, home.pinned("PMP1"),
@@ -217,6 +218,11 @@ class HeardPump(Pump):
     def __init__(self, world: World, *given: Any) -> None:
         super().__init__(*given)
         self._world = world
+
+    def _fill(self, now: float) -> bool:
+        filled = super()._fill(now)
+        self._world.rules.in_flight(self._window)
+        return filled
 
     def _handle(self, event: wire.Event) -> None:
         if isinstance(event, wire.Welcome):
@@ -249,6 +255,8 @@ class SmallCollector(Collector):
 
     def greet(self, hello: wire.Hello) -> wire.Welcome:
         """See Collector."""
+        if hello.pump != f"{self.world.near.id}/PMP1":
+            self.world.rules.broken(f"a Collector serves {hello.pump}, a stranger")
         welcome = super().greet(hello)
         self.world.rules.welcomes(welcome.origin)
         self._alive().max_bytes = self.world.plan.sizes.far_file

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from replicat.model.target import CheckpointRow
 from tests.world.disk import INJECTED, WAYS
 from tests.world.programs import GROUPS
-from tests.world.source import NOTES, Commit
+from tests.world.source import CHANGE_BYTES, NOTES, Commit
 from tests.world.windows import TRAILS
 from trails.checkpoint import Checkpoint
 from trails.errors import EXIT_AWAY, GateError, LockedError
@@ -26,6 +26,7 @@ from trails.runtime.home import status
 from trails.runtime.report.answers import StatusAnswer
 
 if TYPE_CHECKING:
+    from pump.window import Window
     from tests.world.fibers import Proc
     from tests.world.machines import Machine
     from tests.world.world import World
@@ -106,6 +107,18 @@ class Rules:
             self.broken(f"a Collector goes on at {origin}; {self._told['far']} was acknowledged")
         self._tell(self.world.far, origin)
 
+    # what is held
+
+    def gathered(self, size: int) -> None:
+        """I9: Extract holds two blocks and the largest single change, however large a transaction is."""
+        if size > 2 * self.world.plan.sizes.block + CHANGE_BYTES:
+            self.broken(f"Extract has gathered {size} bytes, with blocks of {self.world.plan.sizes.block}")
+
+    def in_flight(self, window: Window) -> None:
+        """I9: of what is not acknowledged a pump sends WINDOW, and the block that outgrows it."""
+        if len(window._sent) > 1 and window.bytes - window._sent[-1].size >= window.size:
+            self.broken(f"{window.bytes} bytes are in flight, with a WINDOW of {window.size}")
+
     # the target
 
     def committed(self, before: CheckpointRow | None) -> None:
@@ -136,6 +149,8 @@ class Rules:
         """What anybody would see in the target now."""
         store = self.world.server.store
         number = int(store.row.csn or 0) if store.row is not None else 0
+        if number < self.world.server.ahead or (store.row is not None and store.row.split):
+            return  # what was committed apart from the row comes again; or a change of shape cuts a transaction in two
         tables = {name: store.tables.get(("s", name), {}) for name in ("kv", "odds")}
         tables["notes"] = sorted(store.tables.get(("s", "notes"), []))
         tables["shaped"] = {

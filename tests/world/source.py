@@ -33,6 +33,8 @@ WIDE = table_shape("s", "wide", "1:id 2:a")
 STEP = 10
 """Places between one transaction and the next."""
 
+CHANGE_BYTES = 60
+"""What a change is said to take."""
 LARGE = 10
 """Changes; of a larger transaction the source may pause between two."""
 
@@ -195,7 +197,8 @@ class Workload:
 
     def _row(self, value: str) -> Change:
         """Any key of few, so that the same rows are met again and again."""
-        kv, key, kind = self._kv, str(self._draw.randrange(40)), self._draw.random()
+        few, many = (8, 8) if self._draw.random() < 0.4 else (40, 100)
+        kv, key, kind = self._kv, str(self._draw.randrange(few)), self._draw.random()
         before = kv.get(key)
         if before is None:
             kv[key] = value
@@ -203,7 +206,7 @@ class Workload:
         if kind < 0.3:
             del kv[key]
             return Change(Op.DELETE, KV, ([key, before],))
-        other = str(self._draw.randrange(100))
+        other = str(self._draw.randrange(many))
         if kind < 0.5 and other not in kv:
             del kv[key]
         else:
@@ -313,7 +316,8 @@ class SimSource:
         index, op = sink.table(change.table), int(change.op)
         record = (op, (index,), *change.values) if change.op == Op.TRUNCATE else (op, index, *change.values)
         sink.records.append(record)
-        sink.grew(60)
+        sink.grew(CHANGE_BYTES)
+        self.world.rules.gathered(sink._size)  # type: ignore[attr-defined]
 
     def release(self, origin: Position) -> None:
         self._confirm(origin)

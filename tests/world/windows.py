@@ -32,7 +32,6 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType({
     "CW-14": "there is no Spark here, and so no task of it that is tried again",
     "CW-15": "staging tables are a database's",
     "CW-20": "cascades and triggers are a database's",
-    "CW-21": "the target here has transactions",
     "CW-25": "it is about time",
 })  # fmt: skip
 """Each with a test of its name."""

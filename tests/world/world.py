@@ -74,6 +74,8 @@ class World:
         self.unreachable_until = 0
         self.echo: Said | None = None
         """What somebody says once more to the next Collector that a pump comes to."""
+        self.strangers: list[bytes] = []
+        """What others say who are at the next Collector's door together with the pump."""
         self.fibers: list[Fiber] = []
         self.procs: list[Proc] = []
         self.links: list[Link] = []
@@ -338,6 +340,7 @@ class World:
         self._waiting.clear()
         self.doomed.clear()
         self.unreachable_until, self.server.down_until, self.echo = 0, 0, None
+        self.strangers.clear()
         for proc in self.procs:
             proc.die_in, proc.frozen_until = None, 0
         for link in self.links:
