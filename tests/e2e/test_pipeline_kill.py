@@ -139,6 +139,7 @@ def test_DA_01_DA_02_random_kills_under_load(running: Rig, seed: int) -> None:
         running.ends_equal()
 
 
+@pytest.mark.soak
 def test_CW_26_all_processes_of_a_host_and_its_manager_die_together(running: Rig) -> None:
     """Groups under AUTORESTART and their Manager are killed at once; the next Manager brings them all back."""
     pipeline = running.pipeline
@@ -188,6 +189,7 @@ def test_link_cut_at_random_bytes(running: Rig, link: Link) -> None:
     running.ends_equal()
 
 
+@pytest.mark.soak
 def test_GG_18_restored_old_checkpoint_files(running: Rig, tmp_path: Path) -> None:
     """Checkpoint files of long ago are put in place of the present ones: more work, but no change lost or doubled."""
     pipeline = running.pipeline

@@ -56,7 +56,7 @@ class OtherGroup(Group):
             conn.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.soak), "mysql"])
 def test_a_process_is_killed_and_goes_on(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
     """Each row once, however the process ended; an idle zero loses its sign, and STATS says so."""
     server = request.getfixturevalue("mariadb") if kind == "mysql" else None

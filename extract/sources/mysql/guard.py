@@ -162,18 +162,17 @@ class FileTimes:
         self._url, self._name = url, name
         self._begun: dict[str, int] = {}
 
-    def closed_us(self, session: MysqlSession, file: int, files: Sequence[LogFile], now_us: int) -> int | None:
+    def closed_us(self, session: MysqlSession, file: int, files: Sequence[LogFile], since_us: int) -> int | None:
         """Up to when a file was written to: until the next one was begun, if the server did not stop between.
 
-        It did not where it runs since before the file's own begin.
+        It did not where it runs since before the file's own begin; it runs since `since_us`.
         """
         names = [found.name for found in files if file <= found.number <= file + 1]
         if len(names) < 2:
             return None
         self._begun = {name: self._begun.get(name) or self._asked(session, name) for name in names}
-        (_, uptime) = session.one("SHOW GLOBAL STATUS LIKE 'Uptime'")
         begun, closed = self._begun.values()
-        return closed if begun > now_us - int(uptime or 0) * 1_000_000 else None
+        return closed if begun > since_us else None
 
     def _asked(self, session: MysqlSession, name: str) -> int:
         return Walker(self._url, self._name, session.flavour).head(name)[0]
@@ -184,9 +183,11 @@ def look(session: MysqlSession, needed: Needed, times: FileTimes) -> LogFacts:
     files, values = tuple(server.logs(session)), server.settings(session)
     seconds, name = server.expires(values)
     room = int(values.get("max_binlog_total_size", 0) or 0)
+    # Before the time: a second that begins between both makes the server younger, never older than it is.
+    (_, uptime) = session.one("SHOW GLOBAL STATUS LIKE 'Uptime'")
     (now,) = session.one("SELECT UNIX_TIMESTAMP(NOW(6))")
     server_us = int(float(now or 0) * 1_000_000)
-    closed_us = times.closed_us(session, needed.file, files, server_us)
+    closed_us = times.closed_us(session, needed.file, files, server_us - int(uptime or 0) * 1_000_000)
     return LogFacts(needed, files, seconds, name, room, server_us, time.time_ns() // 1000, closed_us)
 
 
