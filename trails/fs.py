@@ -393,7 +393,7 @@ def identity_at(path: str) -> tuple[int, int] | None:
 def replace_durably(fs: Fs, path: str, data: bytes) -> None:
     """Put `data` at `path` so that a crash at any moment leaves the old content or the new, whole.
 
-    Somebody may empty the folder in between: then it is done once more. Raises AnewError where that was of no use.
+    Somebody may empty the folder in between: then it is done anew, twice. Raises AnewError where that was of no use.
     """
     for _ in range(REPLACE_TRIES):
         with contextlib.suppress(FileNotFoundError):

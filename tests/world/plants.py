@@ -1,7 +1,7 @@
 """Faults to plant in the product, one at a time: the world must find each. See test_world_can_fail.py.
 
 Each takes a pytest.MonkeyPatch, names the invariants of the design that it breaks, and says what a careless build would
-do.
+do. One file, however long: it is a list, and whoever adds to it sees what is there.
 """
 
 from __future__ import annotations

@@ -66,6 +66,8 @@ def _figures(total: Sum, date: str) -> str:
         ("different calls at which a process was killed", f"{len(total.deaths)}"),
         ("looks at what a loss of power would leave", f"{total.counts['looks behind a loss of power']:,}"),
         ("calls of disk, network, source and target", f"{total.counts['calls']:,}"),
+        ("states of the target held against the source", f"{total.counts['states held against the source']:,}"),
+        ("not held, as they were ahead of their row", f"{total.counts['states that were ahead of their row']:,}"),
         ("with TLS, with encrypted trails", f"{total.counts['with TLS']:,}, {total.counts['encrypted']:,}"),
         ("trail files purged", f"{total.counts['files purged']:,}"),
     ]

@@ -150,7 +150,9 @@ class Rules:
         store = self.world.server.store
         number = int(store.row.csn or 0) if store.row is not None else 0
         if number < self.world.server.ahead or (store.row is not None and store.row.split):
+            self.world.count("states that were ahead of their row")
             return  # what was committed apart from the row comes again; or a change of shape cuts a transaction in two
+        self.world.count("states held against the source")
         tables = {name: store.tables.get(("s", name), {}) for name in ("kv", "odds")}
         tables["notes"] = sorted(store.tables.get(("s", "notes"), []))
         tables["shaped"] = {
