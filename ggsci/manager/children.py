@@ -62,7 +62,8 @@ def command_line(home: Home, group: Registration) -> list[str]:
 class Child:
     """A group that this Manager started, or found running; what became of it, and its next restart.
 
-    `waits_for`: what it waits for (space) before it is started; that start is no try.
+    `waits_for`: what it waits for (space) before it is started; that start is no try. `before_us`: when the run before
+    it began, by the process file; after a boot, or in a container, that run may have had the same process number.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class Child:
     """Its tries were used up: the next comes much later, and nobody waits for it."""
     retry_us: int | None = None
     waits_for: str = ""
+    before_us: int | None = None
 
     def row(self, name: str) -> dict[str, Any]:
         """For CHILDSTATUS."""
@@ -272,8 +274,8 @@ class Children:
         self._release_hold(name)
         process = self._spawn(group)
         self.children[name] = Child(
-            group.kind, process.pid, self._clock.now_us(), self._clock.monotonic(), process
-        )  # fmt: skip
+            group.kind, process.pid, self._clock.now_us(), self._clock.monotonic(), process, before_us=now.started_us
+        )
         text = f"{group.kind} {name} starting as process {process.pid}."
         self._log.info(STARTING, text, program=group.kind, group=name, process=process.pid)
         return process.pid
@@ -453,10 +455,12 @@ class Children:
         """
         path = self._home.status(name, child.kind)
         note = statuses.read(self._home.fs, path)
-        if note is not None and note.pid != child.pid:
+        if note is None or note.started_us == child.before_us:
+            pass  # it died before it could say a word
+        elif note.pid != child.pid:
             if (self._home.fs.touched_us(path) or 0) > child.started_us:
                 self._last_run[name] = 0  # it lived beside this one, and its end was not seen
-        elif note is not None:
+        else:
             self._last_run[name] = note.started_us
             if note.state == "ENDED" and note.exit_code is not None:
                 return note.exit_code, note.message

@@ -98,6 +98,21 @@ def test_what_a_person_started_dies_between_two_looks(home):
     assert log_text(home).count("died without a word") == 2
 
 
+def test_the_end_of_an_earlier_run_with_the_same_process_number_is_not_this_ones(home):
+    """After a boot numbers begin anew: the process file tells of an end for good, and this one was killed."""
+    status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(4711, 1, "ENDED", "A", 2, "no such column"))
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 30", lambda *_: ["sleep", "100"])
+    team.children.start("R1")
+    process = team.child.process
+    home.__dict__["started"].append(process)
+    team.child.pid = 4711
+    process.kill()
+    process.wait()
+    team.children.look()
+    assert (team.child.code, team.child.retry_at is not None) == (3, True)
+    assert "no such column" not in log_text(home)
+
+
 def test_a_start_that_another_was_before_and_the_others_death_between_two_looks(home):
     """The child says that the group is held (exit code 2); who held it is dead since, and that is what counts."""
     gate = Path(home.root, "gate")
