@@ -75,6 +75,7 @@ def until_captured(capture: Capture, rows: int, process: subprocess.Popen[str]) 
         time.sleep(0.05)
 
 
+@pytest.mark.soak
 def test_GG_08_killed_again_and_again_while_it_captures(capture: Capture) -> None:
     """I3, I10, CW-04: SIGKILL at random times; every change is in the trail once, all tables in order of commits."""
     random.seed(7)

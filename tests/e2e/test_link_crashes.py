@@ -135,6 +135,7 @@ def test_a_byte_that_changes_on_the_way_is_sent_again(bench, proxy):
     assert bench.manager.asked >= 2
 
 
+@pytest.mark.soak
 @soon_given_up
 def test_CW_23_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, proxy):
     """CW-23: the old socket stays open and silent for good; the restarted pump takes over once the old Collector has
@@ -159,6 +160,7 @@ def test_CW_23_a_pump_whose_host_lost_power_is_replaced_within_the_bound(bench, 
     assert bench.assert_equal() > 30
 
 
+@pytest.mark.soak
 @soon_given_up
 def test_CW_24_a_stopped_collector_that_wakes_writes_nothing(bench):
     """CW-24: SIGSTOP, for good; once the pump's bound on silence is over the Manager ends it, and starts another."""
@@ -174,6 +176,7 @@ def test_CW_24_a_stopped_collector_that_wakes_writes_nothing(bench):
     assert bench.assert_equal() > 30
 
 
+@pytest.mark.soak
 @soon_given_up
 def test_CW_24_while_a_stopped_collector_is_not_ended_no_other_takes_its_trail(bench):
     """CW-24, the lock's part: without the kill the next Collector finds the lock held; when it is free, all goes on."""

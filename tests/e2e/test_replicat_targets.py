@@ -273,6 +273,7 @@ def test_the_connection_is_lost_at_each_step(case: Case, call: str, monkeypatch:
     assert lost == [0]
 
 
+@pytest.mark.soak
 def test_i10_sigkill_at_any_time(case: Case):
     """I10: killed again and again at random moments, a history of strict changes ends as if nothing had happened.
 
