@@ -26,7 +26,7 @@ KINDS = ("postgres", "mysql", "sqlite")
 FOLDERS = (
     "extract/sources/",
     *(f"replicat/targets/{name}/" for name in KINDS),
-    *(f"replicat/reading/{name}" for name in KINDS),
+    *(f"replicat/reading/{name}/" for name in KINDS),
 )
 TABLES = {"extract/kinds.py", "replicat/targets/kinds.py", "replicat/reading/kinds.py"}
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from replicat.reading.hashing import part_number
-from replicat.reading.mysql_keys import selected
+from replicat.reading.mysql.keys import selected
 from replicat.targets.sql.quoting import ident
 from trails.record import Column
 

@@ -21,8 +21,8 @@ from pymysql.cursors import SSCursor
 from replicat.model.loading import ordered
 from replicat.reading.contract import MOST_SCANS, WHOLE, KeyBounds, Range, Snapshot, ascending, inside, no_columns
 from replicat.reading.hashing import Hashes, by_part
-from replicat.reading.mysql_hashes import HASHING, statement
-from replicat.reading.mysql_keys import TableKey, behind, condition, key_column, selected, written
+from replicat.reading.mysql.hashes import HASHING, statement
+from replicat.reading.mysql.keys import TableKey, behind, condition, key_column, selected, written
 from replicat.targets.mysql.link import connect, mapped, number_of, query
 from replicat.targets.sql.quoting import dotted, ident
 from trails.errors import AwayError, OperatorError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from replicat.reading.hashing import part_number
-from replicat.reading.postgres_keys import literal
+from replicat.reading.postgres.keys import literal
 from replicat.targets.sql.quoting import ident
 
 _PLAIN: Final = {

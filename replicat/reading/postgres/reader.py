@@ -20,8 +20,8 @@ from psycopg.generators import fetch_many
 from replicat.model.loading import Seen
 from replicat.reading.contract import MOST_SCANS, WHOLE, KeyBounds, Range, Snapshot, ascending, inside
 from replicat.reading.hashing import Hashes, by_part
-from replicat.reading.postgres_hashes import PROBE, sent, statement
-from replicat.reading.postgres_keys import Keys, condition, keys_of, wire
+from replicat.reading.postgres.hashes import PROBE, sent, statement
+from replicat.reading.postgres.keys import Keys, condition, keys_of, wire
 from replicat.targets.postgres.link import connect, mapped
 from replicat.targets.sql.quoting import ident
 from trails.errors import AwayError, OperatorError

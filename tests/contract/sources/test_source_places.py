@@ -167,8 +167,10 @@ def test_CW_13_PF_02_changes_that_are_gone_are_never_passed_over(bench: SourceBe
     assert bench.mirror() == before
 
 
-def test_the_source_forgets_only_what_is_synced(bench: SourceBench):
-    """All is read and written, on a disk that takes for ever: nothing is let go. Then it is, soon."""
+def test_GG_02_the_source_forgets_only_what_is_in_synced_files(bench: SourceBench):
+    """What its log or queue has is in files first: all is read and written, on a disk that takes for ever, and nothing
+    is let go. Then it is, soon.
+    """
     bench.register(KV)
     extract = bench.start()
     bench.sees(extract, "INSERT INTO kv VALUES (0, 'before', 0)")

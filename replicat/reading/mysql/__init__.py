@@ -1,0 +1,1 @@
+"""MySQL and MariaDB read in chunks, and hashed by ranges."""

@@ -1,0 +1,1 @@
+"""PostgreSQL read in chunks, and hashed by ranges."""

@@ -1,0 +1,1 @@
+"""SQLite read in chunks."""
