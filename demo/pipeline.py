@@ -129,6 +129,7 @@ class Options:
     checkpoint_seconds: int = 10
     purge_seconds: int = 0
     manager: Sequence[str] = ()
+    checkpoint_table: str = "gate.checkpoint"
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What a side's ggsci is run by, and so all that it starts: `source` or `target` to words such as ip netns exec."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -226,7 +227,7 @@ class Pipeline:
         first, last = self.collector_ports
         self.target.params("mgr", f"PORT {self.target.port}", f"DYNAMICPORTLIST {first}-{last}", *self._manager())
         self.target.params("REP1", "REPLICAT REP1", f"TARGETDB {self.target_url}", seconds, *options.replicat, *maps)
-        (self.target.home / "GLOBALS").write_text("CHECKPOINTTABLE gate.checkpoint\n")
+        (self.target.home / "GLOBALS").write_text(f"CHECKPOINTTABLE {options.checkpoint_table}\n")
 
     def _manager(self) -> list[str]:
         lines = [*self.options.manager, *([] if self.options.tls else ["NOTLS"])]

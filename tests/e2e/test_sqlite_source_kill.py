@@ -10,9 +10,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sqlite3
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from ggsci.commands.session import OperatorSession
 from tests.support.homes import good, make_home
 from tests.support.killing import kill_at_random, report, run_until, start
 from tests.support.mirror import Mirror
+from tests.support.sqlite_bank import ACCOUNTS, SCHEMA, TABLES, writing
 from tests.support.sqlite_source import SourceFile
 from trails.errors import EXIT_OPERATOR
 from trails.fs import RealFs
@@ -31,52 +29,6 @@ from trails.runtime.home.home import Home
 pytestmark = pytest.mark.e2e
 
 KILLS = int(os.environ.get("SQLITE_KILLS", "12"))
-ACCOUNTS = 20
-SCHEMA = (
-    "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, owner TEXT UNIQUE)",
-    "CREATE TABLE ticket (n INTEGER, writer INTEGER, note TEXT UNIQUE, PRIMARY KEY (n, writer)) WITHOUT ROWID",
-    "CREATE TABLE counter (writer INTEGER PRIMARY KEY, n INTEGER NOT NULL)",
-)
-
-
-class Writer(threading.Thread):
-    """An application: transfers in transactions, with rollbacks, savepoints, REPLACE and changes of keys."""
-
-    def __init__(self, file: SourceFile, number: int, end: threading.Event) -> None:
-        super().__init__()
-        self._file, self._number, self._end = file, number, end
-        self._dice = random.Random(number)
-
-    def run(self) -> None:
-        """Write until the end."""
-        conn = self._file.connect()
-        conn.execute("INSERT INTO counter VALUES (?, 0)", (self._number,))
-        while not self._end.is_set():
-            try:
-                conn.execute("BEGIN IMMEDIATE")
-                self._transact(conn)
-                conn.execute("COMMIT" if self._dice.random() < 0.8 else "ROLLBACK")
-            except sqlite3.OperationalError:
-                if conn.in_transaction:
-                    conn.execute("ROLLBACK")
-            time.sleep(self._dice.random() * 0.01)
-        conn.close()
-
-    def _transact(self, conn: sqlite3.Connection) -> None:
-        dice, me = self._dice, self._number
-        one, other = dice.sample(range(1, ACCOUNTS + 1), 2)
-        conn.execute("UPDATE counter SET n = n + 1 WHERE writer = ?", (me,))
-        conn.execute("UPDATE account SET balance = balance - 7 WHERE id = ?", (one,))
-        conn.execute("UPDATE account SET balance = balance + 7 WHERE id = ?", (other,))
-        conn.execute("SAVEPOINT s")
-        conn.execute("DELETE FROM ticket")
-        conn.execute("ROLLBACK TO s")
-        n, note = dice.randrange(30), f"note {dice.randrange(40)}"
-        conn.execute("REPLACE INTO ticket VALUES (?, ?, ?)", (n, me, note))
-        conn.execute("UPDATE OR IGNORE ticket SET n = n + 1 WHERE writer = ? AND n < 5", (me,))
-        conn.execute("INSERT OR IGNORE INTO ticket VALUES (?, ?, ?)", (n + 1, me, note))
-        conn.execute("UPDATE OR REPLACE ticket SET note = ? WHERE n = ?", (note + "!", dice.randrange(30)))
-        conn.execute("DELETE FROM ticket WHERE n = ?", (dice.randrange(30),))
 
 
 def capturing(tmp_path: Path) -> tuple[Home, SourceFile]:
@@ -104,17 +56,8 @@ def is_released(file: SourceFile) -> bool:
 def test_CW_29_CW_31_killed_at_random_times_while_others_write(tmp_path: Path) -> None:
     """I1, I3, I7, I10: nothing lost, nothing doubled, no transaction torn; checkpoint files are deleted as well."""
     home, file = capturing(tmp_path)
-    file.run(*(f"INSERT INTO account VALUES ({n}, 100, 'owner {n}')" for n in range(1, ACCOUNTS + 1)))
-    end = threading.Event()
-    writers = [Writer(file, number, end) for number in range(3)]
-    for writer in writers:
-        writer.start()
-    try:
+    with writing(file):
         kill_at_random(home, KILLS, random.Random(7))
-    finally:
-        end.set()
-        for writer in writers:
-            writer.join()
     run_until(home, lambda: is_released(file))
     check(home, file)
 
@@ -131,7 +74,7 @@ class Sums(Mirror):
 def check(home: Home, file: SourceFile) -> None:
     """The trail is the source, row by row, and at each of its transactions' ends a state that the source had."""
     mirror = Sums.of(RealFs(), TrailName.parse("./dirdat/lt", home.root))
-    for table in ("account", "ticket", "counter"):
+    for table in TABLES:
         rows = [tuple(None if v is None else str(v) for v in row) for row in file.rows(table)]
         assert sorted(rows, key=repr) == mirror.sorted(table), table
     assert len(mirror.csns) > KILLS // 4  # some were killed before they had any
