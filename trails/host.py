@@ -167,6 +167,15 @@ class RealHost(RealClock):
         return future in wait([future], timeout=seconds).done
 
 
+def is_younger(birth: str, than: str) -> bool:
+    """Whether of two processes of one boot the first began later, by what `Host.birth` said of them.
+
+    No clock of the day is asked, as that may have been set back between the two.
+    """
+    (ticks, _, boot), (others, _, its) = birth.partition(" "), than.partition(" ")
+    return boot == its and ticks.isdecimal() and others.isdecimal() and int(ticks) > int(others)
+
+
 def _boot() -> str:
     """Which boot of this machine that is; some containers do not tell, and there the ticks must do."""
     try:

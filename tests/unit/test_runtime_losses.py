@@ -18,6 +18,7 @@ from demo.patience import PATIENCE, wait_for
 from tests.support.tiny import Running, ask, group_status, make_home, no_process_stays, parameters
 from trails import checkpoint
 from trails.errors import AwayError
+from trails.host import is_younger
 from trails.runtime.home import registration
 from trails.runtime.home.home import Home
 from trails.runtime.home.status import Status
@@ -89,6 +90,52 @@ def test_who_loses_the_group_leaves_the_other_as_it_is(home: Home) -> None:
     Path(home.status("EXT1", "EXTRACT")).write_text(json.dumps({"pid": 1, "started_us": 1, "state": "ENDED"}))
     wait_for(lambda: group_status(home).status is Status.RUNNING, told="the process file to be made anew")
     assert second.end(signal.SIGTERM) == (0, "")
+
+
+def test_who_was_followed_while_its_lock_was_gone_ends(home: Home) -> None:
+    """It stood still while a second process came and went: it saves no older place, and leaves how that one ended."""
+    first = Running(home).up()
+    first.process.send_signal(signal.SIGSTOP)
+    os.unlink(home.lock("EXT1"))
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
+    files = [Path(home.status("EXT1", "EXTRACT")), Path(home.checkpoint("EXT1", "EXTRACT"))]
+    left = [path.read_bytes() for path in files]
+    first.process.send_signal(signal.SIGCONT)
+    code, errors = first.end()
+    assert (code, "had this group while the lock was gone" in errors) == (2, True)
+    assert [path.read_bytes() for path in files] == left
+    assert group_status(home).status is Status.STOPPED
+
+
+def test_an_older_copy_of_the_process_file_is_no_follower(home: Home) -> None:
+    """A home that was put back from a backup under a process: that goes on, and writes its files anew."""
+    assert Running(home).up().end(signal.SIGTERM) == (0, "")
+    path = Path(home.status("EXT1", "EXTRACT"))
+    older = path.read_text()
+    running = Running(home).up()
+    running.process.send_signal(signal.SIGSTOP)
+    path.write_text(older)
+    os.unlink(home.lock("EXT1"))
+    running.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: group_status(home).status is Status.RUNNING, told="its files to be made anew")
+    assert running.end(signal.SIGTERM) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("birth", "than", "younger"),
+    [
+        ("12 ticks after boot a", "11 ticks after boot a", True),
+        ("11 ticks after boot a", "11 ticks after boot a", False),
+        ("9 ticks after boot a", "11 ticks after boot a", False),
+        ("12 ticks after boot b", "11 ticks after boot a", False),
+        ("", "11 ticks after boot a", False),
+        ("12 ticks after boot a", "", False),
+        ("", "", False),
+    ],
+)
+def test_the_younger_of_two_processes(birth: str, than: str, younger: bool) -> None:
+    """Of one boot alone, by ticks."""
+    assert is_younger(birth, than) is younger
 
 
 def test_a_file_size_limit_in_the_middle_of_the_work(home: Home) -> None:

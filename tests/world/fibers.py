@@ -61,6 +61,8 @@ class Proc:
         self.stop: Any = Wish(world)
         self.lock: Any = None
         """Its group's."""
+        self.standing: Any = None
+        """Who sees to it that its lock and files stay; no Collector has it."""
         self.group: Any = None
         """Its group's registration, as it was read at its start."""
         self.note: Any = None

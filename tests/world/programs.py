@@ -107,7 +107,7 @@ def drive(world: World, proc: Proc, process: Any) -> None:
     guards = [] if group is None else [disk_guard(proc, bool(group.writes))]
     proc.process = process
     path = machine.home.status(proc.group_name, proc.group_kind)
-    standing = Standing(
+    proc.standing = standing = Standing(
         machine.home, path, machine, LifeLog(proc), proc.lock, lambda: proc.note, group, NO_CONTROL, proc.stop,
     )  # fmt: skip
     for guard in guards:
@@ -352,7 +352,7 @@ def record(proc: Proc, code: int, message: str) -> int:
     """The exit code into its process file; then the group is let go."""
     stop = "G" if code == EXIT_STOPPED else "A"
     try:
-        proc.lock.keep()
+        proc.standing.hold() if proc.standing else proc.lock.keep()
         note(proc, state="ENDED", stop=stop, exit_code=code, message=message, ended_us=proc.machine.now_us())
     except LockedError:
         pass

@@ -44,9 +44,9 @@ def test_lives_that_nobody_has_lived(_part: int, record_property: pytest.RecordP
     live(range(first, first + LIVES))
 
 
-@pytest.mark.parametrize("seed", [201492])
+@pytest.mark.parametrize("seed", [201492, 209046])
 def test_lives_that_ended_by_a_fault_once(seed: int) -> None:
-    """The fault is mended, and has a test of its own; a number is a life as long as plan.py draws the same for it."""
+    """Each fault is mended, and has a test of its own; a number is a life as long as plan.py draws the same for it."""
     live(range(seed, seed + 1))
 
 

@@ -1,7 +1,8 @@
 """A chore: what a process has in its home must stand there as long as it runs. Somebody may have deleted it.
 
     deleted or replaced      what it would cost                              what is done, within a second
-    the group's lock         it shows as ended; a second process could start   taken anew; if another has it, ours ends
+    the group's lock         it shows as ended; a second process could start   taken anew; if another has it, or had it
+                                                                               meanwhile, ours ends
     the process file         INFO shows STARTING for ever                    written anew
     the registration         purging would not know of this reader           written anew, as it was at the start
     the control socket       nobody can ask or stop it                       made anew
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from trails.clock import Clock
 from trails.errors import DamageError, GateError, LockedError
 from trails.fs import Lock
+from trails.host import is_younger
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration
@@ -47,6 +49,8 @@ class Standing:
     control: ControlServer
     stop: Stop
     last: float = 0.0
+    followed_by: int = 0
+    """The process that had the group after ours."""
 
     def __call__(self, now: float) -> None:
         """Look if it is time."""
@@ -63,8 +67,16 @@ class Standing:
         self._renew("control socket", self.control.renew)
 
     def hold(self) -> None:
-        """The group is still ours: LockedError where another process has it. Asked before each save, too."""
-        self._renew("lock", self.lock.keep)
+        """The group is still ours: LockedError where another process has it, or had it while the lock was gone.
+
+        What that one has saved is newer than what ours knows. Asked before each save, and before the end is noted.
+        """
+        self._renew("lock", self._renew_lock)
+        if self.followed_by:
+            raise LockedError(
+                f"{self.process_file}: process {self.followed_by} had this group while the lock was gone",
+                hint="INFO shows how that one ended; START the group if it is to run",
+            )
 
     def _renew(self, what: str, renew: Callable[[], bool]) -> None:
         try:
@@ -74,6 +86,14 @@ class Standing:
             raise
         except (GateError, OSError) as error:
             self.log.warning(GONE, f"The {what} of this process is gone, and can't be made anew: {error}", alike=what)
+
+    def _renew_lock(self) -> bool:
+        if not self.lock.keep():
+            return False
+        found = status.read(self.home.fs, self.process_file)
+        if found is not None and is_younger(found.birth, self.note().birth):
+            self.followed_by = found.pid
+        return True
 
     def _renew_process_file(self) -> bool:
         fs, note = self.home.fs, self.note()

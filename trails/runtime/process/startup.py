@@ -411,7 +411,7 @@ class _Run:
         stop = "G" if code == EXIT_STOPPED else "A"
         quietly(self.log.end)
         try:
-            self.lock.keep()
+            self.standing.hold() if self.standing else self.lock.keep()
             now = self.clock.now_us()
             ended = message[:LONGEST_MESSAGE]
             self._note(state="ENDED", stop=stop, exit_code=code, message=ended, ended_us=now, waits="")
