@@ -272,10 +272,10 @@ def _connected_twice(world: World, draw: Draw) -> bool:
 
 
 def _strangers(world: World, draw: Draw) -> bool:
-    """At the next Collector's door, up to more than it lets in at once; and one at the Manager's."""
+    """At the next Collector's door, up to more than it lets in at once; and some at the Manager's."""
     world.strangers = [strangers.to_a_collector(draw) for _ in range(draw.choice((1, 3, 10)))]
     door = world.far.door
-    if door is not None and not door.closed:
+    for _ in range(draw.choice((1, 4)) if door is not None and not door.closed else 0):
         line = strangers.to_a_manager(draw, world.plan.sizes)
         visitor = Visitor(line, world.now, Shown("x", (strangers.HOME,)) if world.plan.sizes.tls else None)
         visitor.is_stranger = True

@@ -29,7 +29,7 @@ MEANS: Mapping[str, str] = MappingProxyType({
     "trail restored": "an older copy of a whole trail is put back",
     "trail file replaced": "a trail file is replaced by an older state of itself, or by another file",
     "connected twice": "all that a pump has said comes a second time, by a connection of its own",
-    "strangers": "up to ten others come to a Collector's door, with noise or another's greeting; one asks a Manager",
+    "strangers": "up to ten others come to a Collector's door, with noise or another's greeting; some ask a Manager",
     "kill by name": "an operator has a group killed by its Manager, which leaves it down",
     "delete and add": "an operator deletes a group, and adds it again",
     "info": "an operator asks a group for its status, and the answer is held against the world",

@@ -34,7 +34,7 @@ def to_a_collector(draw: random.Random) -> bytes:
 
 def to_a_manager(draw: random.Random, sizes: Sizes) -> bytes:
     """What one asks there. Without TLS nobody can tell who asks: then it is nothing that another home may ask."""
-    trails = ["../../etc/x", "", "./dirdat/rt/..", "/far/dirdat", 7, None] + ([FAR_TRAIL] if sizes.tls else [])
+    trails = ["../../etc/x", "", "./dirdat/rt/..", "/far/dirdat", 7, None] + [FAR_TRAIL] * (6 if sizes.tls else 0)
     asked = {
         "trailgate": draw.choice((1, 1, 1, 2, "1")),
         "verb": draw.choice(("START COLLECTOR", "START COLLECTOR", "STOP")),

@@ -56,7 +56,7 @@ SEEDS = {
     "shape_that_comes_again_is_refused": 89,
     "any_pump_is_served": 9,
     "noise_ends_a_collector": 32,
-    "asked_in_anothers_name": 411,
+    "asked_in_anothers_name": 152,
     "window_not_looked_at": 1,
     "large_transaction_gathered_whole": 1,
     "nobody_is_started_again": 6,
