@@ -165,7 +165,7 @@ class Children:
             return True
         found = statuses.status_of(self._home, group)
         if found.status.is_alive:
-            return found.is_process
+            return self._is_watched(group, found)
         child = Child(group.kind, 0, found.started_us or 0, self._clock.monotonic(), alive=False)
         child.code, child.message = found.exit_code, found.message
         if any(spec.matches(group.kind, group.name) for spec in self._params.autostart):
@@ -201,9 +201,7 @@ class Children:
         if known is None or not known.alive:
             group = registrations.load(self._home, name)
             found = statuses.status_of(self._home, group)
-            if found.pid and found.is_process:
-                self._adopt(group, found.pid, found.started_us)
-            elif not found.status.is_alive and not group.is_task:
+            if not self._is_watched(group, found) and not found.status.is_alive and not group.is_task:
                 self._look_at_end(group, found)
         return True
 
@@ -220,6 +218,13 @@ class Children:
         self.children[group.name] = child
         self._tell_down(group.name, child)
         self._consider_restart(group.name, child, wait=True)
+
+    def _is_watched(self, group: Registration, found: statuses.GroupStatus) -> bool:
+        """Watch the process that has the group; False: there is none, or it is a command of ggsci."""
+        if found.pid and found.is_process:
+            self._adopt(group, found.pid, found.started_us)
+            return True
+        return False
 
     def _adopt(self, group: Registration, pid: int, started_us: int | None) -> None:
         child = Child(group.kind, pid, started_us or self._clock.now_us(), self._clock.monotonic())
@@ -553,6 +558,6 @@ class Children:
             return  # a command of ggsci holds it: over in a moment
         child.retry_at = child.retry_us = None
         child.gave_up = False
-        # Deleted meanwhile, or started by somebody else: nothing to do.
-        if group and found and not found.status.is_alive:
+        # Deleted meanwhile: nothing to do. Started by somebody else, or it had lost its lock alone: it is watched.
+        if group and found and not self._is_watched(group, found):
             self._start_by_rule(group, child, "AUTORESTART")

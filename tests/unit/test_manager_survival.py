@@ -98,6 +98,25 @@ def test_what_a_person_started_dies_between_two_looks(home):
     assert log_text(home).count("died without a word") == 2
 
 
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_process_that_had_lost_its_lock_for_a_moment_is_watched_again(home, at_start):
+    """It takes its lock anew between two looks of the Manager; its death behind that is a death as any other."""
+    team = Team(home, "AUTORESTART ER *, WAITSECONDS 1")
+    pid = by_hand(home)
+    wait_for(lambda: status.status_of(home, group(home, "R1")).is_process)
+    if not at_start:
+        team.children.adopt_and_start()
+    lock, aside = home.lock("R1"), f"{home.lock('R1')}.aside"
+    os.rename(lock, aside)
+    team.children._census() if at_start else team.children.look()
+    os.rename(aside, lock)
+    team.children._start_automatically() if at_start else team.later(1.5)
+    assert (team.child.pid, team.child.alive) == (pid, True)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: team.children.look() or not team.child.alive)
+    assert (team.child.code, team.child.retry_at is not None) == (3, True)
+
+
 def test_the_end_of_an_earlier_run_with_the_same_process_number_is_not_this_ones(home):
     """After a boot numbers begin anew: the process file tells of an end for good, and this one was killed."""
     status.write(home.fs, home.status("R1", "REPLICAT"), ProcessFile(4711, 1, "ENDED", "A", 2, "no such column"))

@@ -46,6 +46,10 @@ MEANS: Mapping[str, str] = MappingProxyType({
 """By kind; a kind has its line here or the page is not written."""
 
 
+HOW = (
+    "`make soak` lives these lives, and writes this part. A life in which a rule was broken is mended before the page "
+    "is kept, and is a test from then on (`tests/world/test_world.py`)."
+)
 BEGIN, END = "## What was lived\n", "## It can fail\n"
 
 
@@ -74,7 +78,7 @@ def _figures(total: Sum, date: str) -> str:
     told += [(f"met {window}", f"{total.counts[window]:,}") for window in HERE]
     faults = [(kind, f"{total.faults[kind]:,}", MEANS[kind]) for kind in sorted(MEANS)]
     return "\n".join([
-        "`make soak` lives these lives, and writes this part.", "",
+        HOW, "",
         "| | |", "| --- | --- |", *(f"| {what} | {figure} |" for what, figure in told), "",
         "| fault | times | what it is |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in faults),
     ])  # fmt: skip

@@ -307,5 +307,12 @@ class Rules:
             self.world.count("stopped by what was done to a trail file")
         elif isinstance(error, LockedError) or (proc.kind == "manager" and "PORT" in str(error)):
             self.world.count("found a lock or a port held")
+        elif self._is_deleted(proc):
+            self.world.count("was started while its group was deleted")
         elif error.exit_code != EXIT_AWAY and INJECTED not in str(error):
             self.broken(f"{proc.name} needs an operator: {type(error).__name__}: {error}", error)
+
+    @staticmethod
+    def _is_deleted(proc: Proc) -> bool:
+        """Whether an operator has deleted its group, between its start and its first look."""
+        return proc.kind in GROUPS and proc.machine.home.registration(proc.group_name) not in proc.machine.fs.names

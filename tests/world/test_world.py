@@ -44,7 +44,7 @@ def test_lives_that_nobody_has_lived(_part: int, record_property: pytest.RecordP
     live(range(first, first + LIVES))
 
 
-@pytest.mark.parametrize("seed", [201492, 209046])
+@pytest.mark.parametrize("seed", [201492, 209046, 215890, 217418, 218727])
 def test_lives_that_ended_by_a_fault_once(seed: int) -> None:
     """Each fault is mended, and has a test of its own; a number is a life as long as plan.py draws the same for it."""
     live(range(seed, seed + 1))

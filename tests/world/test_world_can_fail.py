@@ -22,7 +22,7 @@ SEEDS = {
     "tail_not_rewritten": 31,
     "torn_tail_kept": 4,
     "place_of_the_header": 1,
-    "lock_not_taken": 12,
+    "lock_not_taken": 625,
     "reads_past_durable": 16,
     "next_file_too_soon": 21,
     "restart_passed_over": 6,

@@ -186,6 +186,7 @@ class _Run:
         self.reporting = Reporting(process, settings, self.log, self.clock, lambda: self._head(context.report))
         self.meter = Meter(process.counters, self.clock)
         with closing(self._listen(process)) as control:
+            chores: list[Chore] = [*guard, *self._chores(self.reporting, control)]
             self._note(state="RUNNING", waits=status.FIRST_TURN)
             self.log.info(report.STARTED, f"{self._who} started.", state="RUNNING", started_us=self.note.started_us)
             run(
@@ -195,7 +196,7 @@ class _Run:
                 clock=self.clock,
                 checkpoint_every=settings.one("CHECKPOINTSECS", params.CHECKPOINT_SECONDS),
                 control=control,
-                chores=[*guard, *self._chores(self.reporting, control)],
+                chores=chores,
                 meter=self.meter,
             )
             self._write_statistics()
@@ -301,8 +302,7 @@ class _Run:
         Who waits for a database or a peer may have nothing to do for that very reason: his 0 is not known. Who has lost
         the group's lock to another process (LockedError) leaves that one's checkpoint as it is.
         """
-        if self.standing is not None:
-            self.standing.hold()
+        self._hold()
         waits = self.process.waits_for() if self.process else ""
         unknown = bool(waits) and not waits.startswith(status.FOR_TRAIL) and not checkpoint.lag_us
         done = dataclasses.replace(
@@ -411,7 +411,6 @@ class _Run:
         stop = "G" if code == EXIT_STOPPED else "A"
         quietly(self.log.end)
         try:
-            self.standing.hold() if self.standing else self.lock.keep()
             now = self.clock.now_us()
             ended = message[:LONGEST_MESSAGE]
             self._note(state="ENDED", stop=stop, exit_code=code, message=ended, ended_us=now, waits="")
@@ -425,7 +424,15 @@ class _Run:
         self.lock.release()
         return code
 
+    def _hold(self) -> None:
+        """LockedError where the group is another's."""
+        if self.standing is not None:
+            self.standing.hold()
+        else:
+            self.lock.keep()
+
     def _note(self, **changes: Any) -> None:
+        self._hold()
         self.note = dataclasses.replace(self.note, **changes)
         try:
             status.write(self.home.fs, self.home.status(self.group, self.program.kind), self.note)
