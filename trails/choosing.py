@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trails.conditions import Condition, Test, bind, columns
+from trails.computing import Test
+from trails.conditions import bind
 from trails.errors import OperatorError
 from trails.naming import shown_key
 from trails.record import DELETE, INSERT, MISSING, TRUNCATE, UPDATE, Image, Op, Record, TableDef
-from trails.rowvalues import UnaskableError, UnknownError, index_of
+from trails.rowvalues import UnaskableError, UnknownError, UnreadableError, index_of
+from trails.terms import Condition, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class Choice:
             return self._update(record)
         except UnknownError as error:
             raise self._undecided(error.column, record, begin) from None
+        except UnreadableError as error:
+            raise OperatorError(
+                f"{self._of(record, begin)} has a text that is no value for {error.by}, by which {self._where} chooses",
+                hint="Have the condition look at it first, as in @IF (condition, value, otherwise), then START",
+            ) from None
 
     def _passes(self, op: int, image: Image) -> bool:
         return all(test(image) is True for test in (*self._ops.get(op, ()), *self._rows))
@@ -113,11 +120,15 @@ class Choice:
     def _undecided(self, column: int, record: Record, begin: Any) -> OperatorError:
         table = self._table
         return OperatorError(
-            f"table {table.full_name}, row {shown_key(table, record[2])}, CSN {begin[1]}: the {Op(record[0]).name} "
-            f"came without what its row had in column {table.columns[column].name}, by which {self._where} chooses",
+            f"{self._of(record, begin)} came without what its row had in column {table.columns[column].name}, by which "
+            f"{self._where} chooses",
             hint=f"ADD TRANDATA {table.full_name}, ALLCOLS at the source, and GETUPDATEBEFORES in its Extract, mend "
             "later changes",
         )
+
+    def _of(self, record: Record, begin: Any) -> str:
+        table, key = self._table, shown_key(self._table, record[2])
+        return f"table {table.full_name}, row {key}, CSN {begin[1]}: the {Op(record[0]).name}"
 
 
 def chosen(filters: Sequence[TableFilter], ignored: frozenset[int], where: str, table: TableDef) -> Choice | None:

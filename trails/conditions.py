@@ -1,8 +1,5 @@
 """WHERE and FILTER of a TABLE: conditions on the columns of one row, and what they say of its canonical texts.
 
-    ColumnTest (column, op, constant)     ColumnState (column, NULL | PRESENT | ABSENT)     Not, Join (AND, OR)
-    ComputedTest (a function's number, op, constant): computing.py
-
 Rule: exact or refused. A column is compared by its logical type: numbers by their value, whatever their digits; dates
 and times by the calendar; text by its characters. What has no such order is refused when the table is met, before any
 row of it. NULL compares as in SQL: the answer is unknown, and only true lets a row pass. Nothing is known of a column
@@ -11,89 +8,21 @@ that did not come: UnknownError is raised, unless what stands to its left has de
 
 from __future__ import annotations
 
-import operator
 import re
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from trails.computing import Computed, bound, columns_of
-from trails.naming import ColumnName
+from trails.computing import Test, compared
 from trails.record import MISSING, Image, TableDef
 from trails.rowvalues import NUMBERS, UnaskableError, UnknownError, in_order, index_of, number_of, text_of
+from trails.terms import ABSENT, NULL, OPERATORS, ColumnState, ColumnTest, ComputedTest, Condition, Not
 
-NULL, PRESENT, ABSENT = "NULL", "PRESENT", "ABSENT"
-STATES: Final = (NULL, PRESENT, ABSENT)
-OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq, "<>": operator.ne, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
 _TEXTS = ("text", "char", "enum")
 _EQUALITY = ("=", "<>", "!=")
 
-Test = Callable[[Image], bool | None]
 Key = Callable[[str], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnTest:
-    """`column op constant`; `quoted`: the constant stood in quotes."""
-
-    column: ColumnName
-    op: str
-    constant: str
-    quoted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnState:
-    """`column = @NULL` and its like; `holds` is false for `<>`."""
-
-    column: ColumnName
-    state: str
-    holds: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """What is unknown stays so."""
-
-    inner: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """AND (`every`) or OR of its parts, from left to right."""
-
-    every: bool
-    parts: tuple[Condition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedTest:
-    """`@FUNCTION (...) op number`."""
-
-    computed: Computed
-    op: str = ">"
-    number: Decimal = Decimal(0)
-
-
-Condition = ColumnTest | ColumnState | ComputedTest | Not | Join
-
-
-def columns(condition: Condition) -> Iterator[ColumnName]:
-    """The columns that a condition names."""
-    if isinstance(condition, ColumnTest | ColumnState):
-        yield condition.column
-    elif isinstance(condition, ComputedTest):
-        yield from columns_of(condition.computed)
-    elif isinstance(condition, Not):
-        yield from columns(condition.inner)
-    else:
-        for part in condition.parts:
-            yield from columns(part)
 
 
 def bind(condition: Condition, table: TableDef) -> Test:
@@ -102,17 +31,17 @@ def bind(condition: Condition, table: TableDef) -> Test:
     Where a definition has no types yet (START looks at names and key), types are not asked.
     """
     if isinstance(condition, ColumnTest):
-        return _compared(condition, table)
+        return _column_compared(condition, table)
     if isinstance(condition, ColumnState):
         return _state(condition, index_of(condition.column, table))
     if isinstance(condition, ComputedTest):
-        return _computed(condition, table)
+        return compared(condition.left, condition.op, condition.right, table, bind)
     if isinstance(condition, Not):
         return _inverted(bind(condition.inner, table))
     return _joined([bind(part, table) for part in condition.parts], condition.every)
 
 
-def _compared(condition: ColumnTest, table: TableDef) -> Test:
+def _column_compared(condition: ColumnTest, table: TableDef) -> Test:
     at = index_of(condition.column, table)
     column = table.columns[at]
     if not column.type:  # who looks at names alone gets no question
@@ -140,16 +69,6 @@ def _compared(condition: ColumnTest, table: TableDef) -> Test:
     def test(image: Image) -> bool | None:
         text = text_of(image, at)
         return None if text is None else compare(key(text), constant)
-
-    return test
-
-
-def _computed(condition: ComputedTest, table: TableDef) -> Test:
-    value, compare, number = bound(condition.computed, table), OPERATORS[condition.op], in_order(condition.number)
-
-    def test(image: Image) -> bool | None:
-        found = value(image)
-        return None if found is None else compare(in_order(found), number)
 
     return test
 

@@ -23,6 +23,14 @@ class UnknownError(ControlFlowError):
         self.column = column
 
 
+class UnreadableError(ControlFlowError):
+    """A row's text is not what a function (`by`) reads: no number, or no date."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(by)
+        self.by = by
+
+
 class UnaskableError(ControlFlowError):
     """A condition that a table can't be asked: what is wrong, and what to do."""
 

@@ -1,6 +1,8 @@
-"""A pytest plugin for suite.py: `--record FILE` keeps what failed or was skipped, and how long each test took.
+"""A pytest plugin for suite.py: `--record FILE` keeps what failed or was skipped, how long each test took, and what it
+drew anew (`record_property`).
 
-JSON {"failed": {node id: text}, "skipped": {node id: why}, "seconds": {node id: seconds with set-up and end}}.
+JSON {"failed": {node id: text}, "skipped": {node id: why}, "seconds": {node id: seconds with set-up and end},
+"drawn": {node id: text}}.
 
 Tests of a group bear it in their id where they run beside others (`...::test_x@spark`): the file has the id alone.
 """
@@ -32,11 +34,14 @@ class _Recorder:
         self._failed: dict[str, str] = {}
         self._skipped: dict[str, str] = {}
         self._seconds: dict[str, float] = {}
+        self._drawn: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The first failure of a test counts: its set-up, the test, or what it left behind."""
         node = (report.nodeid.rpartition("@")[0] if self._grouped else "") or report.nodeid
         self._seconds[node] = self._seconds.get(node, 0.0) + report.duration
+        if report.user_properties:
+            self._drawn[node] = ", ".join(f"{name} {value}" for name, value in report.user_properties)
         if report.failed:
             self._failed.setdefault(node, report.longreprtext)
         if report.skipped:
@@ -45,5 +50,5 @@ class _Recorder:
     def pytest_sessionfinish(self) -> None:
         """Written once, at the end."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"failed": self._failed, "skipped": self._skipped, "seconds": self._seconds}
+        found = {"failed": self._failed, "skipped": self._skipped, "seconds": self._seconds, "drawn": self._drawn}
         self._path.write_text(json.dumps(found, indent=1))

@@ -5,7 +5,7 @@
 Red (exit code 1): a test that fails alone too, more than UNSTEADY_LIMIT that failed only beside others, and more than
 REPEAT_LIMIT failures at all. What failed only beside others is a defect to be mended in the next change: it is listed
 in the last lines under UNSTEADY, each with its first failure, and kept in build/unsteady.txt. What this machine can't
-run is listed before them under SKIPPED: nothing of it is proved.
+run is listed before them under SKIPPED: nothing of it is proved. Before that stands what was drawn anew for this run.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def main(arguments: Sequence[str]) -> int:
     _compile()
     code, failed, seconds = run(arguments, BUILD / "tests.json")
     _tell_slowest(seconds)
-    skipped = _kept(BUILD / "tests.json")["skipped"]
+    kept = _kept(BUILD / "tests.json")
+    skipped = kept["skipped"]
     if code == 1 and 0 < len(failed) <= REPEAT_LIMIT:
         print(f"\n{_tests(len(failed))} failed: once more, with no neighbour", flush=True)
         code = _once_more(failed)
     print(f"tests: {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    print("\n".join(f"drawn anew: {what} ({test})" for test, what in kept["drawn"].items()), flush=True)
     if skipped:
         print(f"\nSKIPPED: {_tests(len(skipped))}")
         print("\n".join(f"{test}\n    {why}" for test, why in skipped.items()), flush=True)
@@ -84,7 +86,7 @@ def run(arguments: Sequence[str], kept: Path) -> tuple[int, dict[str, str], dict
 
 
 def _kept(path: Path) -> dict[str, dict[str, Any]]:
-    return json.loads(path.read_text()) if path.exists() else {"failed": {}, "skipped": {}, "seconds": {}}
+    return json.loads(path.read_text()) if path.exists() else {"failed": {}, "skipped": {}, "seconds": {}, "drawn": {}}
 
 
 def _tell_slowest(seconds: dict[str, float]) -> None:

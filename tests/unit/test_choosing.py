@@ -113,6 +113,20 @@ def test_what_can_not_be_decided_is_refused(record: tuple[Any, ...]) -> None:
     assert blocks.blocks == []
 
 
+def test_a_text_that_a_function_can_not_read_is_refused_and_not_shown() -> None:
+    """With table, key, CSN and the clause: Extract sends nothing by a guess, and tells nobody what a row holds."""
+    sink, blocks = assembler("TABLE s.t, FILTER (@NUMSTR (b) > 5);")
+    message = r"table s\.t, row id=1, CSN csn11: the INSERT has a text that is no value for @NUMSTR, by which e\.prm:4"
+    with pytest.raises(OperatorError, match=message) as told:
+        transaction(sink, 11, (INSERT, ["1", "5", "secret"]))
+    assert "secret" not in str(told.value)
+    assert blocks.blocks == []
+    sink, blocks = assembler("TABLE s.t, FILTER (@IF (@STREXT (b, 1, 1) > '9', 0, @NUMSTR (b)) > 5);")
+    transaction(sink, 11, (INSERT, ["1", "5", "secret"]), (INSERT, ["2", "5", "6.5"]))
+    sink.cut()
+    assert left(blocks)[:1] == [(INSERT, ["2", "5", "6.5"])]
+
+
 def test_a_row_that_came_in_part_does_not_move_in() -> None:
     """Its other columns are not known."""
     sink, _ = assembler("TABLE s.t, WHERE (a < 10);")

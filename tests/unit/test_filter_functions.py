@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from extract.params import ExtractParams
+from tests.support import documented
+from tests.support.documented import DOCUMENTED
 from tests.unit.test_conditions import EXTRACT
 from trails.computing import part_of
-from trails.conditions import bind, columns
+from trails.conditions import bind
 from trails.record import MISSING, Column, TableDef
-from trails.rowvalues import UnaskableError, UnknownError
+from trails.rowvalues import UnaskableError, UnknownError, UnreadableError
 from trails.runtime.language.params import parse_text
+from trails.terms import columns
 
 ROW = {
     "k": ("bigint", "7"), "name": ("text", "Ann-Lee"), "raw": ("text", b"Ann-Lee"), "price": ("decimal", "12.50"),
@@ -68,11 +71,83 @@ def answer(text: str, table: TableDef = TABLE) -> bool | None:
         ("@RANGE (1, 2) AND @RANGE (2, 2)", False),
         ("@RANGE (1, 1, nothing, price)", True),
         ("(@STREQ (name, 'x')) OR (amount = 3)", True),
+        ("@COMPUTE (price / amount) = 4.1666666666666666666666666666666666667", True),
+        ("@COMPUTE (price / (amount - 3)) = 0", None),
+        ("@COMPUTE (amount * @STRLEN (name) - 1) = 20", True),
+        ("@STRUP (name) = 'ANN-LEE' AND @STRUP (name) <> 'x'", True),
+        ("@STRUP (name) > 'B'", False),
+        ("@STRUP (nothing) = 'X'", None),
+        ("name = raw AND price > amount", True),
+        ("amount < @COMPUTE (price - amount)", True),
+        ("name <> @STRUP (name)", True),
+        ("@STREXT (name, 1, @COMPUTE (@STRFIND (name, '-') - 1)) = 'Ann'", True),
+        ("@STREXT (name, amount, amount) = 'n'", True),
+        ("@STREXT (name, 0, 2) = 'Ann'", True),
+        ("@STREXT (name, 9, 12) = ''", True),
+        ("@STRNCAT (name, 3, ' ', 1, name, 0) = 'Ann '", True),
+        ("@STRSUB (name, '', 'x') = 'Ann-Lee'", True),
+        ("@STRNUM (price, RIGHTZERO, 8) = '00012.50'", True),
+        ("@IF (amount > 2 AND NOT price < 1, price, 0) >= 12.5", True),
+        ("@IF (@STRCMP (name, 'B'), 1, 2) = 1", True),
+        ("@IF (@STREQ (name, 'B') OR nothing = @NULL, 1, 2) = 1", True),
+        ("@IF (none > 0, 'yes', 'no') = 'no'", True),
+        ("@EVAL (price > 100, 'high', price > 10, 'fair', 'low') = 'fair'", True),
+        ("@EVAL (price > 100, 1, @STRLEN (name)) = 7", True),
+        ("@EVAL (price > 100, 1) = 1", None),
+        ("@CASE (amount, 1, 'one', 3, 'three') = 'three'", True),
+        ("@CASE (name, 'x', 1, amount) = 3", True),
+        ("@CASE (nothing, 'x', 1, 2) = 2", True),
+        ("@VALONEOF (gone, nothing, name) = 'Ann-Lee'", True),
+        ("@VALONEOF (none, amount) = 3", True),
+        ("@COLTEST (gone, MISSING)", True),
+        ("@COLTEST (nothing, PRESENT, INVALID)", False),
+        ("@COLTEST (nothing, NULL) = 1", True),
+        ("@NUMSTR (@STRSUB (name, 'Ann-Lee', ' 1.50 ')) = 1.5", True),
+        ("@DATEDIFF ('DD', '2024-02-28', '2024-03-01') = 2", True),
+        ("@DATEDIFF ('SS', '2024-02-29 00:00:01.5', '2024-02-29 00:00:00') = -1", True),
+        ("@DATE ('YYYY', 'YYYY-MM-DD', nothing) = '2024'", None),
     ],
 )
 def test_a_function_says_of_a_row(text: str, said: bool | None) -> None:
     """As in a MAP of a Replicat (docs/functions.md); a function alone is true above 0."""
     assert answer(text) is said
+
+
+OTHERS = ("BEFORE", "AFTER", "BINARY", "COLSTAT", "GETENV", "HEXTOBIN", "TOKEN")
+
+
+@pytest.mark.parametrize(
+    ("text", "gives"), [one for one in DOCUMENTED if not any(f"@{no} " in one[0] for no in OTHERS)]
+)
+def test_a_function_gives_what_goldengate_documents(text: str, gives: str | None) -> None:
+    """The very results that Spark gives for a MAP."""
+    test = bind(condition(f"@STREQ (@VALONEOF ({text}, 'NULL'), '{gives or 'NULL'}')"), documented.TABLE)
+    assert test(list(documented.ROW.values())) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("@NUMSTR (name) > 0", "@NUMSTR"),
+        ("@NUMSTR ('1e400') > 0", "@NUMSTR"),
+        ("@NUMSTR ('NaN') > 0", "@NUMSTR"),
+        ("@NUMSTR ('0.0000000000000000001') > 0", "@NUMSTR"),
+        ("@NUMBIN (@STRCAT (name, 'xx')) > 0", "@NUMBIN"),
+        ("@DATEDIFF ('DD', '2024-02-30', '2024-03-01') > 0", "@DATEDIFF"),
+        ("@DATEDIFF ('DD', name, '2024-03-01') > 0", "@DATEDIFF"),
+        ("@DATE ('YYYY', 'YYYY-MM-DD', name) > '2'", "@DATE"),
+        ("@DATE ('YYYY', 'MMM', 'ANF') > '2'", "@DATE"),
+        ("@DATE ('YYYY', 'JTS', '99999999999999999999') > '2'", "@DATE"),
+        ("@DATE ('YYYY', 'JUL', '-99999999999999999999') > '2'", "@DATE"),
+        ("@DATE ('YYYY', 'YYYYDDD', '9999999') > '2'", "@DATE"),
+        ("@STRNUM (k, RIGHT, 100000000) = ''", "@STRNUM"),
+    ],
+)
+def test_a_text_that_a_function_can_not_read_is_refused(text: str, by: str) -> None:
+    """No row is chosen by a guess."""
+    with pytest.raises(UnreadableError) as told:
+        answer(text)
+    assert told.value.by == by
 
 
 @pytest.mark.parametrize(
@@ -82,6 +157,14 @@ def test_a_function_says_of_a_row(text: str, said: bool | None) -> None:
         ("@STRLEN (bin)", "bin is of type bytes, which is no text"),
         ("@STRLEN (other)", "the table has no column other"),
         ("@RANGE (1, 2, other)", "the table has no column other"),
+        ("@COLTEST (other, NULL)", "the table has no column other"),
+        ("@COMPUTE (@STRUP (name) + 1)", r"@STRUP \(...\) is no number"),
+        ("@STRUP (name) = 1", r"@STRUP \(...\) is a text, and 1 is a number"),
+        ("@STRLEN (name) = 'x'", r"@STRLEN \(...\) is a number, and 'x' is a text"),
+        ("name > price", "name is a text, and price is a number"),
+        ("@CASE (name, 1, 2, 3) = 1", "name is a text, and 1 is a number"),
+        ("@STREXT (name, 'a', 2) = 'x'", "'a' is no number"),
+        ("@IF (amount > 1, bin, name) = 'x'", "bin is of type bytes, which is no number and no text"),
     ],
 )
 def test_what_a_table_can_not_be_asked(text: str, message: str) -> None:
@@ -110,6 +193,8 @@ def test_a_filter_says_which_columns_it_reads() -> None:
     """So START knows whose old rows it needs."""
     read = columns(condition("@STREQ (name, raw) AND @COMPUTE (price * (amount + 1)) > 0 AND @RANGE (1, 2, f)"))
     assert [str(column) for column in read] == ["name", "raw", "price", "amount", "f"]
+    read = columns(condition("@IF (k = 1, @STRUP (name), raw) = nothing OR @COLTEST (gone, NULL)"))
+    assert [str(column) for column in read] == ["k", "name", "raw", "nothing", "gone"]
 
 
 def test_parts_never_change() -> None:

@@ -27,6 +27,8 @@ def once(name):
 
 SKIPPED = "def test_there(): pytest.skip('NO SERVER')\n"
 
+DRAWN = "def test_drawn(record_property): record_property('first life', 7)\n"
+
 SLOW_DISK = """
 def test_the_disk_is_slow():
     import os, subprocess, sys
@@ -47,8 +49,9 @@ def _suite(folder: Path, tests: str) -> tuple[int, str]:
 
 def test_what_passes_alone_is_told_and_green(tmp_path):
     """The last lines name it with its first failure, behind what was skipped and why; a file keeps them."""
-    code, text = _suite(tmp_path, "def test_race(): once('a')\ndef test_good(): pass\n" + SKIPPED)
+    code, text = _suite(tmp_path, "def test_race(): once('a')\n" + DRAWN + SKIPPED)
     assert code == 0
+    assert "drawn anew: first life 7 (test_planted.py::test_drawn)\n" in text
     assert "SKIPPED: 1 test\ntest_planted.py::test_there\n    Skipped: NO SERVER\n" in text
     told = text[text.index("UNSTEADY: 1 test failed beside others and passed alone; mend") :]
     assert "test_planted.py::test_race\n" in told

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from trails.controlflow import ControlFlowError
 from trails.errors import OperatorError, ParamError
 from trails.runtime.language import prmtext, wildcards
 from trails.runtime.language.prmsplit import KEYWORD, Raw, split
@@ -41,6 +42,9 @@ class Literal(str):
     """A word that stood in single quotes, without them."""
 
     __slots__ = ()
+
+
+MOST_DEEP = 200
 
 
 class Group(tuple["Word", ...]):
@@ -148,12 +152,21 @@ def _words(text: str) -> tuple[tuple[Word, ...], str]:
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         return (), "')', found the end" if at_end else f"a word or the end, found {str(error.token)!r}"
-    return tuple(_word(child) for child in tree.children), ""
+    try:
+        return tuple(_word(child, MOST_DEEP) for child in tree.children), ""
+    except TooDeepError:
+        return (), f"parentheses {MOST_DEEP} deep at most, found more"
 
 
-def _word(tree: Any) -> Word:
+class TooDeepError(ControlFlowError):
+    """Parentheses in each other, more than anybody means."""
+
+
+def _word(tree: Any, left: int) -> Word:
     if tree.data == "group":
-        return Group(_word(child) for child in tree.children)
+        if left == 0:
+            raise TooDeepError
+        return Group(_word(child, left - 1) for child in tree.children)
     token = str(tree.children[0])
     return Literal(token[1:-1].replace("''", "'")) if tree.data == "literal" else token
 

@@ -53,7 +53,7 @@ COLUMN_HELP = (
     "- COLGROUP names columns that travel together.\n"
     "- TOKENS are facts that are sent along with each change.\n"
     "- WHERE and FILTER send only the rows for which all conditions are true; FILTER with ON or IGNORE chooses "
-    "operations. They compare columns with constants."
+    "operations. They compare columns with constants; FILTER computes, too (docs/extract.md)."
 )
 _COLUMN = re.compile(r'"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>[^".*?=@]+)')
 _TOKEN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$#-]*")

@@ -2,22 +2,26 @@
 
     or:    and {OR and}            test:  column op constant      column = @NULL | @PRESENT | @ABSENT  (also <>)
     and:   not {AND not}                  column IS [NOT] NULL    ( or )
-    not:   [NOT] test                     @FUNCTION (...) [op number]     only in FILTER; without `op number`: > 0
-                                   op:    =  <>  !=  <  <=  >  >=
+    not:   [NOT] test              op:    =  <>  !=  <  <=  >  >=
 
-Rule: what is not in these lines is refused by its name. Extract and pump compare exactly, and know few functions
-(filterfunctions.py): a MAP of a Replicat knows all.
+    only in FILTER (filterfunctions.py):  @FUNCTION (...) [op term]     column op column     column op @FUNCTION (...)
+                                          without `op term` it is > 0, or <> 0 where @IF and @EVAL ask
+
+Rule: what is not in these lines is refused by its name. Extract and pump compare exactly: a MAP of a Replicat knows
+all of Spark SQL.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 
 from trails.choosing import TableFilter
-from trails.computing import TAKEN as FUNCTIONS_TAKEN
-from trails.conditions import (
+from trails.naming import ColumnName
+from trails.record import DELETE, INSERT, UPDATE
+from trails.runtime.language.filterfunctions import NUMBER, called, term
+from trails.runtime.language.params import Group, Literal, Statement, Word
+from trails.terms import (
     ABSENT,
     NULL,
     OPERATORS,
@@ -29,18 +33,14 @@ from trails.conditions import (
     Condition,
     Join,
     Not,
+    Term,
 )
-from trails.naming import ColumnName
-from trails.record import DELETE, INSERT, UPDATE
-from trails.runtime.language.filterfunctions import called
-from trails.runtime.language.params import Group, Literal, Statement, Word
 
 TAKEN = "column = constant (or <>, <, <=, >, >=), = @NULL, @PRESENT or @ABSENT, with AND, OR, NOT and parentheses"
 MOST_DEEP = 100
 OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _PIECES = re.compile(r'"(?:[^"]|"")*"|[<>=!]+|[^<>=!"]+')
 _COLUMN = re.compile(r'"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>[^"@+*/%|&?\d.<>=!-][^"@+*/%|&?.<>=!-]*)')
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WORDS = ("AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE")
 
 
@@ -48,7 +48,7 @@ def row_filter(statement: Statement, keyword: str, given: Group) -> TableFilter:
     """A whole WHERE or FILTER. Raises ParamError."""
     words = list(given)
     ops = _operations(statement, words) if keyword == "FILTER" else frozenset[int]()
-    parser = _ConditionParser(statement, keyword, words)
+    parser = _ConditionParser(statement, keyword, _apart(words))
     return TableFilter(parser.whole(), ops, keyword)
 
 
@@ -73,20 +73,35 @@ def _bare(word: Word) -> str:
 class _ConditionParser:
     """By recursive descent, over words in which operators stand alone."""
 
-    def __init__(self, statement: Statement, keyword: str, words: Sequence[Word], depth: int = 0) -> None:
+    def __init__(self, statement: Statement, keyword: str, words: list[Word], depth: int = 0, alone: str = ">") -> None:
+        """It takes its words from the front of the list. `alone`: what is asked of a function without an operator."""
         self._statement = statement
         self._keyword = keyword
-        self._words = list(_apart(words))
+        self._words = words
         self._depth = depth
+        self._alone = alone
 
     def whole(self) -> Condition:
         """The condition, and nothing behind it."""
-        if self._depth > MOST_DEEP:
-            raise self._statement.wrong(f"{self._keyword}: parentheses are more than {MOST_DEEP} deep")
-        found = self._joined("OR", lambda: self._joined("AND", self._not))
+        found = self.front()
         if self._words:
             raise self._refused(self._words[0], "AND, OR or the end")
         return found
+
+    def front(self) -> Condition:
+        """The condition; what stands behind it stays."""
+        if self._depth > MOST_DEEP:
+            raise self._statement.wrong(f"{self._keyword}: parentheses are more than {MOST_DEEP} deep")
+        return self._joined("OR", lambda: self._joined("AND", self._not))
+
+    def condition(self, words: list[Word], depth: int) -> Condition:
+        """Of a function's arguments."""
+        words[:] = _apart(words)
+        return _ConditionParser(self._statement, self._keyword, words, self._depth + depth + 1, "<>").front()
+
+    def wrong(self, why: str) -> Exception:
+        """What a function is given."""
+        return self._statement.wrong(f"{self._keyword}: {why}")
 
     def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
         parts = [part()]
@@ -105,33 +120,39 @@ class _ConditionParser:
     def _test(self) -> Condition:
         word = self._take("a column")
         if isinstance(word, Group):
-            return _ConditionParser(self._statement, self._keyword, word, self._depth + 1).whole()
-        if self._is_function(word) and self._words and isinstance(self._words[0], Group):
-            return self._computed(str(word)[1:].upper(), self._words.pop(0))
-        column = self._column(word)
+            inner = _apart(word)
+            return _ConditionParser(self._statement, self._keyword, inner, self._depth + 1, self._alone).whole()
+        if self._is_function(word):
+            return self._computed(called(str(word)[1:].upper(), Group(self._words.pop(0)), self, self._depth))
+        column = self.column(word)
         op = self._take("an operator such as =")
         if _bare(op) == "IS":
             return self._is_null(column)
         if not isinstance(op, str) or op not in OPERATORS:
             raise self._refused(op, "an operator such as =")
         value = self._take("a constant")
+        if self._is_function(value) or self._is_column(value):
+            self._words.insert(0, value)
+            return ComputedTest(column, op, term(self._words, self, "FILTER", self._depth))
         if isinstance(value, str) and not isinstance(value, Literal) and value.startswith("@"):
             return self._state(column, op, value)
         return self._compared(column, op, value)
 
     def _is_function(self, word: Word) -> bool:
-        return self._keyword == "FILTER" and _bare(word).startswith("@")
+        follows = bool(self._words) and isinstance(self._words[0], Group)
+        return self._keyword == "FILTER" and _bare(word).startswith("@") and follows
 
-    def _computed(self, name: str, given: Word) -> Condition:
-        computed = called(name, Group(given), self._column, lambda why: self._statement.wrong(f"FILTER: {why}"))
+    def _is_column(self, word: Word) -> bool:
+        return self._keyword == "FILTER" and bool(_COLUMN.fullmatch(_bare(word))) and _bare(word) not in _WORDS
+
+    def _computed(self, left: Term) -> Condition:
         if not self._words or not isinstance(self._words[0], str) or self._words[0] not in OPERATORS:
-            return ComputedTest(computed)
-        op, number = str(self._words.pop(0)), self._take("a number")
-        if not isinstance(number, str) or not _NUMBER.fullmatch(number):
-            raise self._refused(number, "a number")
-        return ComputedTest(computed, op, Decimal(number))
+            return ComputedTest(left, self._alone)
+        op = str(self._words.pop(0))
+        return ComputedTest(left, op, term(self._words, self, "FILTER", self._depth))
 
-    def _column(self, word: str) -> ColumnName:
+    def column(self, word: str) -> ColumnName:
+        """A column's name."""
         found = None if isinstance(word, Literal) else _COLUMN.fullmatch(word)
         if found is None or word.upper() in _WORDS:
             raise self._refused(word, "a column")
@@ -159,7 +180,7 @@ class _ConditionParser:
     def _compared(self, column: ColumnName, op: str, value: Word) -> Condition:
         if isinstance(value, Literal):
             return ColumnTest(column, op, str(value), quoted=True)
-        if isinstance(value, str) and (_NUMBER.fullmatch(value) or value.upper() in ("TRUE", "FALSE")):
+        if isinstance(value, str) and (NUMBER.fullmatch(value) or value.upper() in ("TRUE", "FALSE")):
             return ColumnTest(column, op, value)
         if _bare(value) == "NULL":
             raise self._refused(value, f"@{NULL} or IS NULL")
@@ -173,8 +194,8 @@ class _ConditionParser:
     def _refused(self, word: Word, expected: str) -> Exception:
         if isinstance(word, str) and not isinstance(word, Literal) and word.startswith("@"):
             return self._statement.wrong(
-                f"{self._keyword}: TABLE computes nothing such as {word[:40]} here; FILTER takes {FUNCTIONS_TAKEN} in "
-                "front of an operator. Put others into a MAP of a Replicat"
+                f"{self._keyword}: TABLE computes nothing such as {word[:40]} here; only FILTER takes @FUNCTION (...), "
+                "and docs/extract.md has which. A MAP of a Replicat takes more"
             )
         shown = "(...)" if isinstance(word, Group) else repr(str(word)[:40])
         return self._statement.wrong(
@@ -182,10 +203,9 @@ class _ConditionParser:
         )
 
 
-def _apart(words: Sequence[Word]) -> Iterator[Word]:
+def _apart(words: Sequence[Word]) -> list[Word]:
     """`a>=5` as three words."""
+    found: list[Word] = []
     for word in words:
-        if isinstance(word, Group | Literal):
-            yield word
-        else:
-            yield from _PIECES.findall(word)
+        found += [word] if isinstance(word, Group | Literal) else _PIECES.findall(word)
+    return found
