@@ -1,6 +1,6 @@
 """What FILTER of a TABLE computes of one row: GoldenGate's functions, and arithmetic, bound to a table.
 
-    Bound     a term as a question to images of a table: its value (a number or a text), and its value as text
+    BoundTerm     a term as a question to images of a table: its value (a number or a text), and its value as text
 
 Rule: a function gives what it gives in a MAP of a Replicat (docs/functions.md), but for @RANGE, whose hash is one of
 its own: it must give the same in every process, for any release. With NULL the value is unknown. What a text must be
@@ -46,7 +46,7 @@ Ask = Callable[[Condition, TableDef], Test]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundTerm:
     """`kind`: NUMBER, TEXT, or empty where a definition has no types yet. Each gives None for NULL."""
 
     kind: str
@@ -166,16 +166,16 @@ COLUMN_TESTS: Final[dict[str, Callable[[Any], bool]]] = {
 # --- terms ------------------------------------------------------------------------------------------------------------
 
 
-def bound(term: Term, table: TableDef, ask: Ask) -> Bound:
+def bound(term: Term, table: TableDef, ask: Ask) -> BoundTerm:
     """A term as a question to images of a table. Raises UnaskableError.
 
     Where a definition has no types yet (START looks at names and key), types are not asked.
     """
     match term:
         case Decimal():
-            return Bound(NUMBER, lambda _image: term, lambda _image: plain(term))
+            return BoundTerm(NUMBER, lambda _image: term, lambda _image: plain(term))
         case str():
-            return Bound(TEXT, lambda _image: term, lambda _image: term)
+            return BoundTerm(TEXT, lambda _image: term, lambda _image: term)
         case ColumnName():
             return _column(term, table)
         case Arithmetic():
@@ -207,15 +207,15 @@ def shown(term: Term) -> str:
     return str(term)
 
 
-def _computed(kind: str, value: Callable[[Image], Any]) -> Bound:
+def _computed(kind: str, value: Callable[[Image], Any]) -> BoundTerm:
     def text(image: Image) -> str | None:
         found = value(image)
         return found if found is None or isinstance(found, str) else plain(found)
 
-    return Bound(kind, value, text)
+    return BoundTerm(kind, value, text)
 
 
-def _column(column: ColumnName, table: TableDef) -> Bound:
+def _column(column: ColumnName, table: TableDef) -> BoundTerm:
     at = index_of(column, table)
     kind = table.columns[at].type
     text = partial(_text, at)
@@ -225,11 +225,11 @@ def _column(column: ColumnName, table: TableDef) -> Bound:
             found = text_of(image, at)
             return None if found is None else number_of(found)
 
-        return Bound(NUMBER, value, text)
+        return BoundTerm(NUMBER, value, text)
     if kind == "char":
-        return Bound(TEXT, lambda image: None if (found := text(image)) is None else found.rstrip(" "), text)
+        return BoundTerm(TEXT, lambda image: None if (found := text(image)) is None else found.rstrip(" "), text)
     if kind in ("text", "enum", ""):
-        return Bound(TEXT if kind else "", text, text)
+        return BoundTerm(TEXT if kind else "", text, text)
     raise UnaskableError(
         f"{column} is of type {kind}, which is no number and no text", f"Make it a text: @STRCAT ({column}, '')"
     )
@@ -245,7 +245,7 @@ def _number(term: Term, table: TableDef, ask: Ask) -> Callable[[Image], Decimal 
     return found.value
 
 
-def _arithmetic(term: Arithmetic, table: TableDef, ask: Ask) -> Bound:
+def _arithmetic(term: Arithmetic, table: TableDef, ask: Ask) -> BoundTerm:
     left, right = _number(term.left, table, ask), _number(term.right, table, ask)
     do = {"+": _CONTEXT.add, "-": _CONTEXT.subtract, "*": _CONTEXT.multiply, "/": _quotient}[term.op]
 
@@ -263,7 +263,7 @@ def _quotient(one: Decimal, other: Decimal) -> Decimal | None:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _call(call: Call, table: TableDef, ask: Ask) -> Bound:
+def _call(call: Call, table: TableDef, ask: Ask) -> BoundTerm:
     function = FUNCTIONS[call.name]
     letters = function.takes + function.more + function.again * len(call.parts)
     takes = [_argument(letter, part, table, ask) for letter, part in zip(letters, call.parts, strict=False)]
@@ -332,7 +332,7 @@ def compared(left: Term, op: str, right: Term, table: TableDef, ask: Ask) -> Tes
     return _tested(left, bound(left, table, ask), op, right, bound(right, table, ask))
 
 
-def _tested(left: Term, one: Bound, op: str, right: Term, other: Bound) -> Test:
+def _tested(left: Term, one: BoundTerm, op: str, right: Term, other: BoundTerm) -> Test:
     if one.kind and other.kind and one.kind != other.kind:
         raise UnaskableError(
             f"{shown(left)} is a {one.kind}, and {shown(right)} is a {other.kind}", "Compare two numbers or two texts"
@@ -348,13 +348,13 @@ def _tested(left: Term, one: Bound, op: str, right: Term, other: Bound) -> Test:
     return test
 
 
-def _chosen(pairs: Sequence[tuple[Test, Bound]], otherwise: Bound | None) -> Bound:
+def _chosen(pairs: Sequence[tuple[Test, BoundTerm]], otherwise: BoundTerm | None) -> BoundTerm:
     """The result behind the first test that is true. One text among the results makes all of them texts."""
     results = [result for _, result in pairs] + ([otherwise] if otherwise else [])
     kinds = {result.kind for result in results}
     kind = "" if "" in kinds else TEXT if TEXT in kinds else NUMBER
 
-    def pick(image: Image) -> Bound | None:
+    def pick(image: Image) -> BoundTerm | None:
         return next((result for test, result in pairs if test(image) is True), otherwise)
 
     def value(image: Image) -> Any:
@@ -365,16 +365,16 @@ def _chosen(pairs: Sequence[tuple[Test, Bound]], otherwise: Bound | None) -> Bou
         found = pick(image)
         return None if found is None else found.text(image)
 
-    return Bound(kind, value, text)
+    return BoundTerm(kind, value, text)
 
 
-def _if(call: Call, table: TableDef, ask: Ask) -> Bound:
+def _if(call: Call, table: TableDef, ask: Ask) -> BoundTerm:
     test, *results = call.parts
     first, second = (bound(result, table, ask) for result in results)  # type: ignore[arg-type]
     return _chosen([(ask(test, table), first)], second)  # type: ignore[arg-type]
 
 
-def _eval(call: Call, table: TableDef, ask: Ask) -> Bound:
+def _eval(call: Call, table: TableDef, ask: Ask) -> BoundTerm:
     pairs, last = _pairs(call.parts)
     return _chosen(
         [(ask(test, table), bound(result, table, ask)) for test, result in pairs],
@@ -382,7 +382,7 @@ def _eval(call: Call, table: TableDef, ask: Ask) -> Bound:
     )
 
 
-def _case(call: Call, table: TableDef, ask: Ask) -> Bound:
+def _case(call: Call, table: TableDef, ask: Ask) -> BoundTerm:
     subject: Any = call.parts[0]
     one = bound(subject, table, ask)
     pairs, last = _pairs(call.parts[1:])
@@ -400,19 +400,19 @@ def _pairs(parts: Sequence[Any]) -> tuple[Iterator[tuple[Any, Any]], Any]:
     return zip(parts[::2], parts[1::2], strict=False), parts[-1] if len(parts) % 2 else None
 
 
-def _value_one_of(call: Call, table: TableDef, ask: Ask) -> Bound:
+def _value_one_of(call: Call, table: TableDef, ask: Ask) -> BoundTerm:
     values = [bound(part, table, ask) for part in call.parts]  # type: ignore[arg-type]
     return _chosen([(partial(_is_there, value), value) for value in values], None)
 
 
-def _is_there(value: Bound, image: Image) -> bool:
+def _is_there(value: BoundTerm, image: Image) -> bool:
     try:
         return value.value(image) is not None
     except UnknownError:
         return False
 
 
-def _column_test(call: Call, table: TableDef, _ask: Ask) -> Bound:
+def _column_test(call: Call, table: TableDef, _ask: Ask) -> BoundTerm:
     column, *states = call.parts
     at = index_of(column, table)  # type: ignore[arg-type]
     tests = [COLUMN_TESTS[str(state)] for state in states]
@@ -420,10 +420,10 @@ def _column_test(call: Call, table: TableDef, _ask: Ask) -> Bound:
     def holds(image: Image) -> bool:
         return any(test(image[at]) for test in tests)
 
-    return Bound(NUMBER, lambda image: Decimal(holds(image)), lambda image: str(holds(image)).lower())
+    return BoundTerm(NUMBER, lambda image: Decimal(holds(image)), lambda image: str(holds(image)).lower())
 
 
-_CHOICES: Final[dict[str, Callable[[Call, TableDef, Ask], Bound]]] = {
+_CHOICES: Final[dict[str, Callable[[Call, TableDef, Ask], BoundTerm]]] = {
     "CASE": _case, "COLTEST": _column_test, "EVAL": _eval, "IF": _if, "VALONEOF": _value_one_of,
 }  # fmt: skip
 

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from extract.sources.postgres.triggers.reader import LoggedRow, _PieceMaker
 from extract.sources.postgres.triggers.shapes import NotedShape, QueueTable
-from extract.sources.sqlite.tables import SourceTable
+from extract.sources.sqlite.queue import UPDATE, Logged
+from extract.sources.sqlite.reader import Capture, _QueueTable
+from extract.sources.sqlite.tables import SourceColumn, SourceTable
+from extract.sources.sqlite.values import OtherClassError
 from tests.support.hostile import hostile
 from tests.support.sqlite_source import SourceFile
 from trails.codec import encode_data, encode_defs
@@ -208,3 +211,42 @@ def test_any_logged_rows_are_changes_or_one_error(rows: list[LoggedRow]) -> None
     for run in made.piece().runs:
         if isinstance(run, tuple):
             _check_goes_into_a_trail(*run)
+
+
+DECLARED = ("INTEGER", "TEXT", "REAL", "NUMERIC", "BLOB", "ANY")
+STORED = st.one_of(st.none(), st.integers(-9, 1 << 60), st.floats(allow_nan=False), st.text(), st.binary())
+KINDS = {"INTEGER": st.integers(), "TEXT": st.text(), "REAL": st.floats(allow_nan=False), "BLOB": st.binary()}
+
+
+def each(make: Any, rows: list[Any]) -> Any:
+    """What it makes of each row; None if it refuses one."""
+    try:
+        return [make(row) for row in rows]
+    except OtherClassError:
+        return None
+
+
+@pytest.mark.parametrize("befores", [False, True])
+@given(draw=st.data())
+def test_rows_column_by_column_are_what_each_is_alone(befores: bool, draw: st.DataObject) -> None:
+    """Of any values in any column, also where one is refused: then it is named, and no other."""
+    table = SourceTable("t", tuple(SourceColumn(f"c{n}", kind, False, None, int(n < 2), 0, n)
+                                   for n, kind in enumerate(DECLARED)), ())  # fmt: skip
+    capture = Capture(
+        lambda one: one.definition("main", ("c5",)), lambda _one: ("c5",), lambda _name: befores, lambda _change: False,
+        lambda _name: False,
+    )  # fmt: skip
+    queued = _QueueTable(Logged(1, table, True, None, True, ""), capture)
+    odd = draw.draw(st.booleans())
+    values = [STORED if odd else KINDS.get(kind, st.integers()) for kind in DECLARED]
+    new = st.tuples(*values)
+    pairs = st.one_of(new.map(lambda row: row + row), st.tuples(new, new).map(lambda two: two[0] + two[1]))
+    found = draw.draw(st.lists(pairs, min_size=1, max_size=8))
+    rows = [(number, *row) for number, row in enumerate(found)]
+    images, old = each(queued.image, rows), each(queued.before, rows)
+    assert each(lambda _row: queued.images(rows), rows[:1]) == (None if images is None else [images])
+    assert each(lambda _row: queued.befores_of(rows), rows[:1]) == (None if old is None else [old])
+    refused = next(
+        (row for row in rows if each(queued.image, [row]) is None or each(queued.before, [row]) is None), None
+    )
+    assert next((row for row in rows if queued.is_refused(UPDATE, row)), None) is refused

@@ -95,6 +95,7 @@ def test_who_loses_the_group_leaves_the_other_as_it_is(home: Home) -> None:
 def test_who_was_followed_while_its_lock_was_gone_ends(home: Home) -> None:
     """It stood still while a second process came and went: it saves no older place, and leaves how that one ended."""
     first = Running(home).up()
+    wait_for(lambda: group_status(home).works, told="its first turn, after which it writes the process file again")
     first.process.send_signal(signal.SIGSTOP)
     os.unlink(home.lock("EXT1"))
     assert Running(home).up().end(signal.SIGTERM) == (0, "")

@@ -37,7 +37,7 @@ from extract.sources.sqlite.link import (
 from extract.sources.sqlite.queue import BEGUN, DELETE, DROPPED, INSERT, LOG, SHAPE, UPDATE, Logged
 from extract.sources.sqlite.statement import hidden
 from extract.sources.sqlite.tables import LOST, SourceTable, changed
-from extract.sources.sqlite.values import Convert, OtherClassError, converters, refused
+from extract.sources.sqlite.values import Convert, OtherClassError, column, converters, refused
 from trails.ddl import ALTER, CREATE, DDL_ROWS, DROP, RENAME, DdlChange
 from trails.errors import AwayError, MismatchError
 from trails.record import MISSING, Op, TableDef
@@ -91,6 +91,7 @@ class _QueueTable:
         self.old_key = tuple(self.width + 1 + self.old.index(i) for i in self.key)
         self.new_key = tuple(1 + i for i in self.key)
         self.convert: tuple[Convert, ...] = converters(self.definition) if self.definition else ()
+        self.columns = [column(one.type) for one in self.definition.columns] if self.definition else []
         kinds = (
             [c.type for c in self.definition.columns] if self.definition else [table.logical(c) for c in table.columns]
         )
@@ -108,8 +109,10 @@ class _QueueTable:
         size = self.fixed
         for i in self.wide:
             value = row[i]
-            if value is not None:
-                size += len(value) if type(value) in (str, bytes) else 8
+            if value.__class__ is str or value.__class__ is bytes:
+                size += len(value)
+            elif value is not None:
+                size += 8
         return size
 
     def image(self, row: tuple[Any, ...]) -> list[Any]:
@@ -119,6 +122,34 @@ class _QueueTable:
             if made[i] is None:
                 raise OtherClassError
         return made
+
+    def images(self, rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+        """The same of many rows, column by column."""
+        values = list(zip(*rows, strict=True))[1 : 1 + self.width]
+        made = [convert(given) for convert, given in zip(self.columns, values, strict=True)]
+        for i in self.loose:
+            if None in made[i]:
+                raise OtherClassError
+        return list(map(list, zip(*made, strict=True)))
+
+    def befores_of(self, rows: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+        """The rows that updates changed, where somebody needs them."""
+        if not self.befores:
+            columns = list(zip(*rows, strict=True))
+            pairs = [(columns[old], columns[new]) for old, new in zip(self.old_key, self.new_key, strict=True)]
+            if all(old == new and [*map(type, old)] == [*map(type, new)] for old, new in pairs):
+                return [None] * len(rows)
+        return [self.before(row) for row in rows]
+
+    def is_refused(self, op: int, row: tuple[Any, ...]) -> bool:
+        """Whether it is one that `images` or `befores_of` can't take."""
+        try:
+            self.image(row)
+            if op == UPDATE and len(row) > 1 + self.width:
+                self.before(row)
+        except OtherClassError:
+            return True
+        return False
 
     def before(self, row: tuple[Any, ...]) -> list[Any] | None:
         """The row that an update changed, where somebody needs it."""
@@ -134,6 +165,38 @@ class _QueueTable:
 
 def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
+
+
+def _alike_from(
+    log: list[Any], at: int, rows: Iterator[tuple[Any, ...]], table: _QueueTable, most: int
+) -> tuple[list[tuple[Any, ...]], int]:
+    """The rows from `at` on of one table and op that replaced nothing, or the one that did; and their bytes.
+
+    They end where `most` bytes are reached: a row more than that may be had, and not two.
+    """
+    _, tab, op, more = log[at]
+    found: list[tuple[Any, ...]] = []
+    size, wanted = 0, table.definition is not None
+    for n in range(at, len(log)):
+        change, its, what, replaces = log[n]
+        if found and (its != tab or what != op or replaces or more or size >= most):
+            break
+        row = next(rows, None)
+        if row is None or row[0] != change:
+            raise changed(f"has change {change} of table number {tab} without its values")
+        found.append(row)
+        if wanted:
+            size += table.size(row)
+    return found, size
+
+
+def _records(table: _QueueTable, op: int, rows: list[tuple[Any, ...]]) -> list[Row]:
+    if op == INSERT:
+        return [(_INSERT, image) for image in table.images(rows)]
+    if op == DELETE:
+        return [(_DELETE, image) for image in table.images(rows)]
+    old = table.befores_of(rows) if op == UPDATE else [None] * len(rows)
+    return list(zip([_UPDATE] * len(rows), table.images(rows), old, strict=True))
 
 
 class QueueReader:
@@ -345,17 +408,17 @@ class QueueReader:
         runs: list[tuple[TableDef, list[Row]] | DdlChange] = []
         size = 0
         try:
-            for change, tab, op, more in log:
+            at = 0
+            while at < len(log) and size < PIECE_BYTES:
+                last, tab, op, more = log[at]
                 if op >= SHAPE:
                     runs += self._shape_change(tab, op) if op != BEGUN else []
+                    at += 1
                     continue
-                row = next(rows[tab], None)
-                if row is None or row[0] != change:
-                    raise changed(f"has change {change} of table number {tab} without its values")
-                size += self._add(runs, self._tables[tab], op, row, more)
-                if size >= PIECE_BYTES:
-                    last = change
-                    break
+                table = self._tables[tab]
+                alike, taken = _alike_from(log, at, rows[tab], table, PIECE_BYTES - size)
+                last, at = log[at + len(alike) - 1][0], at + len(alike)
+                size += taken + self._add(runs, table, op, alike, more)
         finally:
             for cursor in rows.values():
                 cursor.close()
@@ -374,9 +437,10 @@ class QueueReader:
         runs: list[tuple[TableDef, list[Row]] | DdlChange],
         table: _QueueTable,
         op: int,
-        row: tuple[Any, ...],
+        rows: list[tuple[Any, ...]],
         more: int,
     ) -> int:
+        """Rows of one table and op, and what the only one of them has replaced: how many bytes that has."""
         definition = table.definition
         if definition is None:
             return 0
@@ -386,24 +450,14 @@ class QueueReader:
         else:
             out = []
             runs.append((definition, out))
-        size = table.size(row)
-        at = row
+        replaced = self.conn.execute(table.replaced, (rows[0][0],)).fetchall() if more else []
         try:
-            if more:
-                for at in self.conn.execute(table.replaced, (row[0],)).fetchall():
-                    out.append((_DELETE, table.image(at)))
-                    size += table.size(at)
-            at = row
-            if op == INSERT:
-                out.append((_INSERT, table.image(row)))
-            elif op == DELETE:
-                out.append((_DELETE, table.image(row)))
-            else:
-                out.append((_UPDATE, table.image(row), table.before(row) if op == UPDATE else None))
+            out += [(_DELETE, table.image(row)) for row in replaced]
+            out += _records(table, op, rows)
         except OtherClassError:
-            where = f"change {row[0]}"
-            raise refused(table.one.table, definition, at[1 : 1 + table.width], where) from None
-        return size
+            row = next(row for row in (*replaced, *rows) if table.is_refused(op, row))
+            raise refused(table.one.table, definition, row[1 : 1 + table.width], f"change {row[0]}") from None
+        return sum(map(table.size, replaced))
 
     def _shape_change(self, tab: int, op: int) -> list[DdlChange]:
         change = self._change(self._of(tab).one, op)

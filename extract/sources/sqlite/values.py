@@ -91,6 +91,24 @@ CONVERTERS: Final[dict[str, Convert]] = {
 }  # fmt: skip
 
 
+def _wholes(values: Sequence[Any]) -> Sequence[Any]:
+    kinds = set(map(type, values))
+    return list(map(str, values)) if kinds == {int} else [whole(value) for value in values]
+
+
+def _texts(values: Sequence[Any]) -> Sequence[Any]:
+    return values if set(map(type, values)) <= {str, type(None)} else [text(value) for value in values]
+
+
+_COLUMNS: Final[dict[str, Callable[[Sequence[Any]], Sequence[Any]]]] = {"bigint": _wholes, "text": _texts}
+
+
+def column(kind: str) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """The same for a column's values of many rows at once, which takes a fraction of the time for each."""
+    convert = CONVERTERS[kind]
+    return _COLUMNS.get(kind) or (lambda values: list(map(convert, values)))
+
+
 def converters(definition: TableDef) -> tuple[Convert, ...]:
     """One for each column."""
     return tuple(CONVERTERS[column.type] for column in definition.columns)

@@ -41,7 +41,7 @@ _WHY_NOT: Final = {
 }  # fmt: skip
 
 
-class Grammar(Protocol):
+class FilterGrammar(Protocol):
     """What stands around the functions."""
 
     def column(self, word: str) -> ColumnName:
@@ -54,7 +54,7 @@ class Grammar(Protocol):
         """The error of what is given."""
 
 
-def term(words: list[Word], grammar: Grammar, where: str, depth: int = 0) -> Term:
+def term(words: list[Word], grammar: FilterGrammar, where: str, depth: int = 0) -> Term:
     """Takes a term from the front of `words`. `where`: the function's name, for errors, which are ParamError."""
     if not words:
         raise grammar.wrong(f"{where}: expected a value, found its end")
@@ -70,7 +70,7 @@ def term(words: list[Word], grammar: Grammar, where: str, depth: int = 0) -> Ter
     return grammar.column(word)
 
 
-def called(name: str, given: Group, grammar: Grammar, depth: int = 0) -> Term:
+def called(name: str, given: Group, grammar: FilterGrammar, depth: int = 0) -> Term:
     """`@NAME (...)`. Raises ParamError."""
     if depth > MOST_DEEP:
         raise grammar.wrong(f"@{name[:40]}: functions are more than {MOST_DEEP} deep")
@@ -98,7 +98,7 @@ def called(name: str, given: Group, grammar: Grammar, depth: int = 0) -> Term:
 # --- functions of values ----------------------------------------------------------------------------------------------
 
 
-def _by_letters(name: str, function: RowFunction, given: Group, grammar: Grammar, depth: int) -> Call:
+def _by_letters(name: str, function: RowFunction, given: Group, grammar: FilterGrammar, depth: int) -> Call:
     _check_count(name, function, given, grammar)
     words, parts = list(given), list[Term | Condition]()
     letters = function.takes + function.more + function.again * len(given)
@@ -109,7 +109,7 @@ def _by_letters(name: str, function: RowFunction, given: Group, grammar: Grammar
     return Call(name, tuple(parts))
 
 
-def _check_count(name: str, function: RowFunction, given: Sequence[Word], grammar: Grammar) -> None:
+def _check_count(name: str, function: RowFunction, given: Sequence[Word], grammar: FilterGrammar) -> None:
     """By words: a function's name and its parentheses are one argument."""
     before = [None, *given]
     count = sum(
@@ -124,7 +124,7 @@ def _check_count(name: str, function: RowFunction, given: Sequence[Word], gramma
         raise grammar.wrong(f"@{name}: expected {expected} arguments{more}, found {count}")
 
 
-def _argument(letter: str, name: str, words: list[Word], grammar: Grammar, depth: int) -> Term:
+def _argument(letter: str, name: str, words: list[Word], grammar: FilterGrammar, depth: int) -> Term:
     if letter in "oi":
         return _format(words.pop(0), dateforms.OUTPUT if letter == "o" else dateforms.INPUT, grammar)
     if letter in "uw":
@@ -132,7 +132,7 @@ def _argument(letter: str, name: str, words: list[Word], grammar: Grammar, depth
     return term(words, grammar, f"@{name}", depth)
 
 
-def _format(word: Word, known: Collection[str], grammar: Grammar) -> str:
+def _format(word: Word, known: Collection[str], grammar: FilterGrammar) -> str:
     try:
         if isinstance(word, Literal):
             dateforms.split(word, known)
@@ -142,7 +142,7 @@ def _format(word: Word, known: Collection[str], grammar: Grammar) -> str:
     raise grammar.wrong(f"@DATE: expected a format of {', '.join(known)} in quotes, found {_shown(word)}")
 
 
-def _one_of(known: Sequence[str], name: str, word: Word, grammar: Grammar) -> str:
+def _one_of(known: Sequence[str], name: str, word: Word, grammar: FilterGrammar) -> str:
     if isinstance(word, str) and word.upper() in known:
         return word.upper()
     raise grammar.wrong(f"@{name}: expected {' or '.join(known)}, found {_shown(word)}")
@@ -153,12 +153,12 @@ def _one_of(known: Sequence[str], name: str, word: Word, grammar: Grammar) -> st
 _Parts = tuple[Term | Condition, ...]
 
 
-def _if(words: list[Word], grammar: Grammar, depth: int) -> _Parts:
+def _if(words: list[Word], grammar: FilterGrammar, depth: int) -> _Parts:
     test = grammar.condition(words, depth)
     return (test, *(term(words, grammar, "@IF", depth) for _ in range(2)))
 
 
-def _eval(words: list[Word], grammar: Grammar, depth: int) -> _Parts:
+def _eval(words: list[Word], grammar: FilterGrammar, depth: int) -> _Parts:
     parts = [grammar.condition(words, depth), term(words, grammar, "@EVAL", depth)]
     while words:
         alone = len(words) == 1 or (len(words) == 2 and isinstance(words[1], Group))
@@ -168,8 +168,8 @@ def _eval(words: list[Word], grammar: Grammar, depth: int) -> _Parts:
     return tuple(parts)
 
 
-def _terms(name: str, least: int) -> Callable[[list[Word], Grammar, int], _Parts]:
-    def take(words: list[Word], grammar: Grammar, depth: int) -> _Parts:
+def _terms(name: str, least: int) -> Callable[[list[Word], FilterGrammar, int], _Parts]:
+    def take(words: list[Word], grammar: FilterGrammar, depth: int) -> _Parts:
         parts = [term(words, grammar, name, depth) for _ in range(least)]
         while words:
             parts.append(term(words, grammar, name, depth))
@@ -178,7 +178,7 @@ def _terms(name: str, least: int) -> Callable[[list[Word], Grammar, int], _Parts
     return take
 
 
-def _column_test(words: list[Word], grammar: Grammar, _depth: int) -> _Parts:
+def _column_test(words: list[Word], grammar: FilterGrammar, _depth: int) -> _Parts:
     if len(words) < 2:
         raise grammar.wrong("@COLTEST: expected a column, and what to test, such as @COLTEST (amount, PRESENT)")
     column, *states = words
@@ -189,12 +189,12 @@ def _column_test(words: list[Word], grammar: Grammar, _depth: int) -> _Parts:
     )
 
 
-_CHOICES: Final[dict[str, Callable[[list[Word], Grammar, int], _Parts]]] = {
+_CHOICES: Final[dict[str, Callable[[list[Word], FilterGrammar, int], _Parts]]] = {
     "CASE": _terms("@CASE", 3), "COLTEST": _column_test, "EVAL": _eval, "IF": _if, "VALONEOF": _terms("@VALONEOF", 1),
 }  # fmt: skip
 
 
-def _range(given: Sequence[Word], grammar: Grammar) -> KeyPart:
+def _range(given: Sequence[Word], grammar: FilterGrammar) -> KeyPart:
     numbers = [int(str(word)) for word in given[:2] if _is_whole(word)]
     if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1]:
         raise grammar.wrong("@RANGE: expected two whole numbers, part of how many, such as @RANGE (1, 3)")
@@ -206,7 +206,7 @@ def _is_whole(word: Word) -> bool:
     return isinstance(word, str) and not isinstance(word, Literal) and _WHOLE.fullmatch(word) is not None
 
 
-def _plain(word: Word, where: str, grammar: Grammar) -> str:
+def _plain(word: Word, where: str, grammar: FilterGrammar) -> str:
     if isinstance(word, Group | Literal):
         raise grammar.wrong(f"{where}: expected a column, found {_shown(word)}")
     return word
@@ -223,7 +223,7 @@ def _size(given: Group) -> int:
 class _Sum:
     """By recursive descent."""
 
-    def __init__(self, words: Sequence[Word], grammar: Grammar, depth: int = 0) -> None:
+    def __init__(self, words: Sequence[Word], grammar: FilterGrammar, depth: int = 0) -> None:
         self._grammar, self._depth = grammar, depth
         self._words: list[Word] = []
         for word in words:
