@@ -370,7 +370,7 @@ def test_old_dates_and_odd_values_as_operands(sql: Any):
         ("nosuch(id)", "[UNRESOLVED_ROUTINE] Cannot resolve routine `nosuch`"),
         ("first +", "[PARSE_SYNTAX_ERROR]"),
         ("date_add(first)", "[WRONG_NUM_ARGS"),
-        ("flag + 1", '[DATATYPE_MISMATCH.BINARY_OP_DIFFTYPES] Cannot resolve "(flag + 1)"'),
+        ("flag + 1", '[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve "(flag + 1)"'),
         ("@IF (first, 1, 2)", "expected a condition or a number, found a text"),
         ("concat('\x1f0\x1f', first)", "there is a control character in it"),
         ("(SELECT 1)", "a subquery reads other rows"),
