@@ -34,7 +34,7 @@ from trails.terms import OPERATORS, Arithmetic, Call, Condition, KeyPart, Term
 DIGITS: Final = 10_000
 QUOTIENT: Final = 38
 LONGEST: Final = 1_000_000
-"""So many characters may a text be filled up to."""
+"""So many characters may a text be filled up to, or grow to: rows may say by how much, and their writer be hostile."""
 _CONTEXT: Final = Context(prec=DIGITS, traps=[])
 _DIVISION: Final = Context(prec=QUOTIENT, rounding=ROUND_HALF_UP, traps=[])
 _NUMERIC: Final = "A column of numbers, or a number, stands there"
@@ -96,6 +96,9 @@ def _cut(*given: Any) -> str:
 
 def _replaced(text: str, *pairs: str) -> str:
     for old, new in zip(pairs[::2], pairs[1::2], strict=True):
+        grows = text.count(old) * (len(new) - len(old)) if old else 0
+        if grows > 0 and len(text) + grows > LONGEST:
+            raise ValueError(grows)
         text = text.replace(old, new) if old else text
     return text
 

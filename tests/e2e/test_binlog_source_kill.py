@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
 from demo.workload import Watcher
 from replicat.batches.scratch import sweep
+from tests.support.killing import kill_of_a_pipeline
 from tests.support.pipelines import folder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("pipeline-binlog")]
@@ -46,17 +46,6 @@ def _pipeline(source: Mysqld, target: str, homes: Path) -> Iterator[Pipeline]:
         sweep()  # the killed Replicat's folder in memory
 
 
-def _kill(pipeline: Pipeline, victim: str, dice: random.Random) -> None:
-    """At any moment, its start included; checkpoint files are deleted now and then."""
-    time.sleep(dice.random() * 0.7)
-    wait_for(lambda: pipeline.kill(victim) is not None, pipeline.state)
-    if victim.endswith("manager"):
-        pipeline.host_of(victim).run("START MANAGER")
-    if dice.random() < 0.3:
-        for left in (pipeline.host_of(victim).home / "dirchk").iterdir():
-            left.unlink(missing_ok=True)
-
-
 def test_CA_01_OT_05_killed_at_random_times_from_mariadb_to_postgresql(
     mariadb_source: Mysqld, pg_target: PostgresServer, target_db: str
 ) -> None:
@@ -75,7 +64,7 @@ def test_CA_01_OT_05_killed_at_random_times_from_mariadb_to_postgresql(
             large = threading.Thread(target=mariashop.large_transaction, args=(source, ROWS))
             large.start()
             for number in range(KILLS):
-                _kill(pipeline, VICTIMS[number % len(VICTIMS)], dice)
+                kill_of_a_pipeline(pipeline, VICTIMS[number % len(VICTIMS)], dice, 0.7)
             large.join()
             assert load.stop() > KILLS
             ends_equal(pipeline, source, target_db)

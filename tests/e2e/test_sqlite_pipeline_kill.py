@@ -10,7 +10,6 @@ import os
 import random
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from demo.patience import PATIENCE, wait_for
 from demo.pipeline import Options, Pipeline
 from replicat.batches.scratch import sweep
+from tests.support.killing import kill_of_a_pipeline
 from tests.support.pipelines import folder
 from tests.support.sqlite_bank import ACCOUNTS, SCHEMA, TABLES, writing
 from tests.support.sqlite_source import SourceFile
@@ -70,17 +70,6 @@ class SumLooker(threading.Thread):
         self.join()
 
 
-def kill(pipeline: Pipeline, victim: str, dice: random.Random) -> None:
-    """At any moment, its start included; checkpoint files are deleted now and then."""
-    time.sleep(dice.random() * 0.5)
-    wait_for(lambda: pipeline.kill(victim) is not None, pipeline.state)
-    if victim.endswith("manager"):
-        pipeline.host_of(victim).run("START MANAGER")
-    if dice.random() < 0.3:
-        for left in (pipeline.host_of(victim).home / "dirchk").iterdir():
-            left.unlink(missing_ok=True)
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_killed_at_random_times_from_file_to_file(tmp_path: Path) -> None:
@@ -94,7 +83,7 @@ def test_killed_at_random_times_from_file_to_file(tmp_path: Path) -> None:
         try:
             with writing(source):
                 for number in range(KILLS):
-                    kill(pipeline, VICTIMS[number % len(VICTIMS)], dice)
+                    kill_of_a_pipeline(pipeline, VICTIMS[number % len(VICTIMS)], dice, 0.5)
             ends_equal(pipeline, source, target)
         finally:
             looker.stop()

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from demo.guard import end_now
-from demo.patience import PATIENCE
+from demo.patience import PATIENCE, wait_for
+from demo.pipeline import Pipeline
 from trails.runtime.home.home import Home
 
 HEADER = 5000
@@ -64,3 +65,14 @@ def run_until(home: Home, done: Callable[[], bool], seconds: float = PATIENCE) -
     finally:
         end_now(process.pid)
         process.wait()
+
+
+def kill_of_a_pipeline(pipeline: Pipeline, victim: str, dice: random.Random, longest: float) -> None:
+    """Within so many seconds, its start included; its host's checkpoint files are deleted now and then."""
+    time.sleep(dice.random() * longest)
+    wait_for(lambda: pipeline.kill(victim) is not None, pipeline.state)
+    if victim.endswith("manager"):
+        pipeline.host_of(victim).run("START MANAGER")
+    if dice.random() < 0.3:
+        for left in (pipeline.host_of(victim).home / "dirchk").iterdir():
+            left.unlink(missing_ok=True)

@@ -141,6 +141,7 @@ def test_a_function_gives_what_goldengate_documents(text: str, gives: str | None
         ("@DATE ('YYYY', 'JUL', '-99999999999999999999') > '2'", "@DATE"),
         ("@DATE ('YYYY', 'YYYYDDD', '9999999') > '2'", "@DATE"),
         ("@STRNUM (k, RIGHT, 100000000) = ''", "@STRNUM"),
+        ("@STRSUB (@STRNUM (k, RIGHT, 2000), ' ', @STRNUM (k, RIGHT, 2000)) = ''", "@STRSUB"),
     ],
 )
 def test_a_text_that_a_function_can_not_read_is_refused(text: str, by: str) -> None:
