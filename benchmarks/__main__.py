@@ -14,13 +14,39 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import apply, backlog, binlogcapture, comparing, decode, latency, link, load, machine, prompt
+from benchmarks import (
+    apply,
+    backlog,
+    binlogcapture,
+    comparing,
+    decode,
+    latency,
+    link,
+    load,
+    machine,
+    prompt,
+    sqlitequeue,
+    triggerqueue,
+)
 from benchmarks.options import Run
 from benchmarks.results import Results, aligned
 from benchmarks.workloads import WORKLOADS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-NAMES = ("ggsci", "decode", "link", "apply", "capture", "binlog", "e2e", "load", "compare", "latency")
+NAMES = (
+    "ggsci",
+    "decode",
+    "link",
+    "apply",
+    "capture",
+    "binlog",
+    "sqlite",
+    "triggers",
+    "e2e",
+    "load",
+    "compare",
+    "latency",
+)
 QUICK = {"rows_scale": 0.1, "runs": 1, "seconds": 10.0}
 
 
@@ -76,6 +102,8 @@ def _works(names: set[str], run: Run) -> list[tuple[str, Callable[[], None]]]:
         "link": link.measure,
         "apply": apply.measure,
         "binlog": binlogcapture.measure,
+        "sqlite": sqlitequeue.measure,
+        "triggers": triggerqueue.measure,
         "load": load.measure,
         "compare": comparing.measure,
     }

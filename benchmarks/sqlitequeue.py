@@ -1,21 +1,20 @@
-"""Capture from an SQLite file's queue: `python -m benchmarks.sqlitequeue [--changes N] [--runs N]`.
+"""Capture from an SQLite file's queue.
 
 The queue is there before the process starts: half inserts, half updates of one table of five columns, in transactions
 of a thousand. The clock runs from the first step of an Extract in this process to the last change synced in the trail,
 with the rows deleted from the queue behind it. What the triggers cost the application is told beside it: the same
-statements in a file without them. A figure is the median of its runs.
+statements in a file without them.
 """
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
-import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.options import Run
+from benchmarks.results import OURS, Line
 from extract.admin import answer
 from extract.extract import Extract, Settings
 from extract.kinds import KINDS
@@ -28,13 +27,12 @@ from trails.runtime.language.params import parse_text
 from trails.runtime.report.stats import DdlCounts
 
 CHANGES = 400_000
-RUNS = 3
 WANTED = 60_000
 A_TRANSACTION = 1000
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, price REAL, stock NUMERIC, note TEXT)"
 
 
-def fill(path: Path, changes: int) -> float:
+def _fill(path: Path, changes: int) -> float:
     """Changes a second of an application that inserts rows and updates each of them once."""
     conn = sqlite3.connect(path, isolation_level=None)
     began = time.perf_counter()
@@ -64,7 +62,7 @@ def ask(url: str, verb: str, **request: str) -> dict[str, object]:
     return reply
 
 
-def run(folder: Path, changes: int) -> tuple[float, float, float]:
+def _figures(folder: Path, changes: int) -> tuple[float, float, float]:
     """Changes a second: captured, written with triggers, written without."""
     paths = [folder / "plain.db", folder / "shop.db"]
     for path in paths:
@@ -72,11 +70,11 @@ def run(folder: Path, changes: int) -> tuple[float, float, float]:
         conn.execute("PRAGMA journal_mode = WAL")
         conn.execute(TABLE)
         conn.close()
-    plain = fill(paths[0], changes)
+    plain = _fill(paths[0], changes)
     url = f"sqlite:///{paths[1]}"
     ask(url, "add_trandata", pattern="main.*")
     registered = Registered.of(ask(url, "register", group="EXT1", home_id="0" * 16))
-    logged = fill(paths[1], changes)
+    logged = _fill(paths[1], changes)
     (folder / "dirdat").mkdir(mode=0o700)
     text = f"EXTRACT ext1\nSOURCEDB {url}\nEXTTRAIL ./dirdat/lt\nTABLE main.*;\n"
     params = ExtractParams.from_statements(parse_text(text, "ext1.prm"))
@@ -97,26 +95,15 @@ def measured(extract: Extract, changes: int) -> float:
     return changes / (time.perf_counter() - began)
 
 
-def runs(changes: int, count: int) -> Iterator[tuple[float, float, float]]:
-    """Each in a folder of its own."""
-    for _ in range(count):
+def measure(run: Run) -> None:
+    """`run.scale` of the changes, each time in a folder of its own."""
+    changes = max(1, int(CHANGES * run.scale) // (2 * A_TRANSACTION)) * 2 * A_TRANSACTION
+    found = []
+    for _ in range(run.runs):
         with tempfile.TemporaryDirectory() as folder:
-            yield run(Path(folder), changes)
-
-
-def main() -> None:
-    """Print the medians, with the least and the most."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=CHANGES)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    given = parser.parse_args()
-    found = list(runs(given.changes // (2 * A_TRANSACTION) * 2 * A_TRANSACTION, given.runs))
-    names = ("captured from the queue", "written with triggers", "written without")
-    for name, figures in zip(names, zip(*found, strict=True), strict=True):
-        wanted = f", wanted {WANTED:,}" if name == names[0] else ""
-        middle = statistics.median(figures)
-        print(f"{name}: {middle:,.0f} changes/s ({min(figures):,.0f} to {max(figures):,.0f}{wanted})")
-
-
-if __name__ == "__main__":
-    main()
+            found.append(_figures(Path(folder), changes))
+    captured, logged, plain = zip(*found, strict=True)
+    case = f"{changes:,} changes, {A_TRANSACTION:,} a transaction"
+    run.take(Line("sqlite", case, OURS, "changes/s", captured, WANTED if run.scale >= 1 else None))
+    run.take(Line("sqlite", case, "application, with triggers", "changes/s", logged))
+    run.take(Line("sqlite", case, "application, without", "changes/s", plain))

@@ -1,22 +1,21 @@
-"""Capture by TRIGGERLOG: `python -m benchmarks.triggerqueue [--changes N] [--runs N]`.
+"""Capture by TRIGGERLOG, from the queue that triggers fill.
 
 The queue is there before the process starts: half inserts, half updates of one table of five columns, in transactions
 of a hundred. The clock runs from the first step of an Extract in this process to the last change synced in the trail,
 with the rows deleted from the queue behind it. What the triggers cost the application is told beside it: the same
-statements without them, and transactions of one row, each with its commit. A figure is the median of its runs.
+statements without them, and transactions of one row, each with its commit.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 
+from benchmarks.options import Run
+from benchmarks.results import OURS, Line
 from benchmarks.sqlitequeue import ask, measured
 from demo.servers import PostgresServer
 from extract.extract import Extract, Settings
@@ -31,19 +30,22 @@ from trails.runtime.language.params import parse_text
 from trails.runtime.report.stats import DdlCounts
 
 CHANGES = 200_000
-RUNS = 3
 A_TRANSACTION = 100
 SINGLE = 4000
 TABLE = "CREATE TABLE item (id bigint PRIMARY KEY, name text, price float8, stock int, at timestamptz DEFAULT now())"
 INSERT = "INSERT INTO item VALUES (%s, %s, %s, %s)"
 UPDATE = "UPDATE item SET price = price + 1, stock = stock - 1 WHERE id = %s"
-NAMES = (
-    "captured from the queue", "written with triggers", "written without", "single rows with triggers",
-    "single rows without",
-)  # fmt: skip
+FIGURES = (
+    ("transactions of 100", OURS),
+    ("transactions of 100", "application, with triggers"),
+    ("transactions of 100", "application, without"),
+    ("single rows", "application, with triggers"),
+    ("single rows", "application, without"),
+)
+OPTIONS = {"wal_level": "replica", "max_wal_senders": 0, "shared_buffers": "256MB", "max_wal_size": "4GB"}
 
 
-def fill(url: str, changes: int) -> tuple[float, float]:
+def _fill(url: str, changes: int) -> tuple[float, float]:
     """Changes a second of an application, in transactions of a hundred and of one row."""
     rows = changes // 2
     with psycopg.connect(url) as conn:
@@ -63,17 +65,17 @@ def fill(url: str, changes: int) -> tuple[float, float]:
         return many, SINGLE / (time.perf_counter() - began)
 
 
-def run(server: PostgresServer, folder: Path, changes: int, number: int) -> tuple[float, ...]:
-    """The figures of one run, in the order of NAMES."""
+def _figures(server: PostgresServer, folder: Path, changes: int, number: int) -> tuple[float, ...]:
+    """The figures of one run, in the order of FIGURES."""
     names = [f"plain{number}", f"queue{number}"]
     for name in names:
         server.sql(f"CREATE DATABASE {name}")
         server.sql(TABLE, name)
-    plain, one_plain = fill(server.url(names[0]), changes)
+    plain, one_plain = _fill(server.url(names[0]), changes)
     url = server.url(names[1])
     ask(url, "add_trandata", pattern="public.*", method=METHODS[1])
     registered = Registered.of(ask(url, "register", group="EXT1", home_id="0" * 16, method=METHODS[1]))
-    logged, one = fill(url, changes)
+    logged, one = _fill(url, changes)
     (folder / "dirdat").mkdir(mode=0o700)
     text = f"EXTRACT ext1\nSOURCEDB {url}\nEXTTRAIL ./dirdat/lt\nTABLE public.*;\n"
     settings = ExtractParams.from_statements(parse_text(text, "ext1.prm")).settings(registered, method=METHODS[1])
@@ -83,25 +85,13 @@ def run(server: PostgresServer, folder: Path, changes: int, number: int) -> tupl
     return measured(extract, changes + SINGLE), logged, plain, one, one_plain
 
 
-def runs(changes: int, count: int) -> Iterator[tuple[float, ...]]:
-    """Each in databases and a folder of its own."""
-    options = {"wal_level": "replica", "max_wal_senders": 0, "shared_buffers": "256MB", "max_wal_size": "4GB"}
-    with PostgresServer(version=16, options=options) as server:
-        for number in range(count):
+def measure(run: Run) -> None:
+    """`run.scale` of the changes, each time in databases and a folder of their own."""
+    changes = max(1, int(CHANGES * run.scale) // (2 * A_TRANSACTION)) * 2 * A_TRANSACTION
+    found = []
+    with PostgresServer(version=16, options=OPTIONS) as server:
+        for number in range(run.runs):
             with tempfile.TemporaryDirectory() as folder:
-                yield run(server, Path(folder), changes, number)
-
-
-def main() -> None:
-    """Print the medians, with the least and the most."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=CHANGES)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    given = parser.parse_args()
-    found = list(runs(given.changes // (2 * A_TRANSACTION) * 2 * A_TRANSACTION, given.runs))
-    for name, figures in zip(NAMES, zip(*found, strict=True), strict=True):
-        print(f"{name}: {statistics.median(figures):,.0f} changes/s ({min(figures):,.0f} to {max(figures):,.0f})")
-
-
-if __name__ == "__main__":
-    main()
+                found.append(_figures(server, Path(folder), changes, number))
+    for (case, who), values in zip(FIGURES, zip(*found, strict=True), strict=True):
+        run.take(Line("triggers", case, who, "changes/s", values))

@@ -45,7 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if line == "--help":
             print(HELP, flush=True)
             return 0
-        return _run(root, as_json, line)
+        from ggsci import admin
+
+        with admin.kept():
+            return _run(root, as_json, line)
     except BrokenPipeError:
         # Whoever read our output is gone; keep Python from complaining about it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,6 +25,7 @@ from demo.mysql import MysqlServer
 from demo.mysqld import Mysqld
 from demo.patience import PATIENCE
 from demo.servers import PostgresServer
+from ggsci import admin
 from replicat.batches.scratch import sweep
 from tests.support.mysql_place import Place, made
 from tests.support.spark_archive import share_classes
@@ -189,11 +190,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     A hook and not a fixture: hypothesis refuses fixtures that are made once per test, not per example.
     Tests of Spark, and what they start, share an archive of classes: made here, outside of any test's time.
+    The others are a run of ggsci each, as far as they give commands in their own process.
     """
     if item.get_closest_marker("spark"):
         share_classes()
     if not any(item.path.is_relative_to(folder) for folder in OFFLINE):
-        return (yield)
+        with admin.kept():
+            return (yield)
     import psycopg
 
     with pytest.MonkeyPatch.context() as patch:

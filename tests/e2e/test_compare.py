@@ -155,7 +155,7 @@ def test_B1_the_command_names_keys_fails_and_writes_a_report(bench: Compare, tmp
 
 ITEM = "id bigint PRIMARY KEY, name varchar(40), price double, pic {0}"
 MINE = "mine varchar(9) DEFAULT 'new'"
-PAIRS = ("mysql", "mariadb", "sqlite")
+PAIRS = (pytest.param("mysql", marks=pytest.mark.soak), "mariadb", "sqlite")
 
 
 def _made(schema: str, binary: str) -> list[str]:

@@ -38,12 +38,14 @@ def test_replicat_to_postgresql(pg_target: PostgresServer, tmp_path: Path) -> No
         assert exercise.drawn(2, 3) == []
 
 
+@pytest.mark.soak
 def test_replicat_to_mariadb(mariadb: Mysqld, tmp_path: Path) -> None:
     """The same."""
     with cut_links.replicat_mysql(mariadb, tmp_path) as exercise:
         assert exercise.drawn(2, 4) == []
 
 
+@pytest.mark.soak
 def test_pump(tmp_path: Path) -> None:
     """Its question to the Manager, and its session with a Collector, by TLS; it goes on by itself.
 

@@ -77,6 +77,7 @@ def test_demo_ends_equal(played: str) -> None:
     assert "Last record lag" in played
 
 
+@pytest.mark.soak
 def test_demo_can_be_gone_on_with_by_hand(stage: Path, played: str) -> None:
     """The commands that it prints at its end replicate a change, and stop everything."""
     text = played.partition("to go on by hand:")[2]
@@ -100,6 +101,7 @@ def _await_note(stage: Path) -> None:
     wait_for(arrived)
 
 
+@pytest.mark.soak
 def test_killed_demo_leaves_nothing_running() -> None:
     """SIGKILL to the demo itself once all of it is there: Managers, groups, Spark and servers end by themselves."""
     with staged() as stage:

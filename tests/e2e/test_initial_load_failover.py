@@ -63,7 +63,7 @@ def test_rows_that_the_new_primary_never_had_are_not_kept(server: PostgresServer
         assert rows(bench.url) == rows(capture.url)
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def test_a_transaction_that_a_chunk_has_is_not_applied_again_behind_a_failover(
     kind: str, target_db: str, tmp_path: Path
 ):

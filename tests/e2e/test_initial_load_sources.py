@@ -39,7 +39,7 @@ def filled(*tables: str) -> list[str]:
     return made
 
 
-@pytest.fixture(params=["mysql", "mariadb", "sqlite", "triggers"])
+@pytest.fixture(params=[pytest.param("mysql", marks=pytest.mark.soak), "mariadb", "sqlite", "triggers"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> LoadSource:
     (tmp_path / "dirdat").mkdir()
     if request.param in ("mysql", "mariadb"):

@@ -141,6 +141,7 @@ def test_a_load_by_file_while_rows_are_written(host: Host, source_db: str, targe
     equal(source_db, target_db)
 
 
+@pytest.mark.soak
 def test_what_loads_is_killed_and_started_again(host: Host, source_db: str, target_db: str):
     """A file is replaced whole or not at all, and applied exactly once."""
     file = Path(host.home) / "dirdat" / "in000000000"

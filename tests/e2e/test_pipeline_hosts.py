@@ -66,6 +66,7 @@ def running(hosts: dict[str, str], postgres16: PostgresServer, postgres18: Postg
         yield made
 
 
+@pytest.mark.soak
 def test_the_link_goes_down_and_up(running: Rig, hosts: dict[str, str]) -> None:
     """A cable is pulled for longer than the heartbeat allows, under load: nothing is lost, doubled or torn."""
     with running.watched() as watcher, running.workload() as work:

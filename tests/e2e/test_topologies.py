@@ -240,6 +240,7 @@ def net(urls: dict[str, str]) -> Iterator[Net]:
             made.close()
 
 
+@pytest.mark.soak
 def test_GG_03_a_middle_host_two_targets_two_sources_and_two_readers_of_a_trail(net: Net) -> None:
     """Each process is killed once, in random order and at random moments, under load; all targets end as their sources.
 

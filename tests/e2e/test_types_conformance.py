@@ -47,6 +47,7 @@ def test_e1_e5_e6_every_value_arrives_exact_or_by_rule_or_is_refused(
         assert other == {}
 
 
+@pytest.mark.soak
 def test_e2_values_of_mysql_and_mariadb_arrive_exact_or_by_rule_or_are_refused(
     tmp_path: Path,
     system_pg: PostgresServer,

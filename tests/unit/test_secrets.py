@@ -226,7 +226,7 @@ def test_dblogin_takes_an_alias(store, tmp_path, monkeypatch):
     log = tmp_path / "asked"
     program = tmp_path / "admin.py"
     program.write_text(
-        "import json, sys\nopen(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')\nprint(json.dumps({'ok': True}))"
+        "import json, sys\nopen(sys.argv[1], 'a').write(sys.stdin.read())\nprint(json.dumps({'ok': True}))"
     )
     command = [*admin.COMMANDS["extract"][:1], str(program), str(log)]
     monkeypatch.setattr(admin, "COMMANDS", {"extract": command, "replicat": command})

@@ -79,6 +79,7 @@ def test_many_unsteady_ones_are_red(tmp_path):
     assert "UNSTEADY: 4 tests failed beside others and passed alone; more than 3, so this run is red" in text
 
 
+@pytest.mark.soak
 def test_steady_counts_who_fails_by_the_moment(tmp_path):
     """A race is red in the first round; syncs are slow there, also those of what a test starts."""
     (tmp_path / "test_planted.py").write_text(RACE + "def test_race(): once('a')\ndef test_good(): pass\n" + SLOW_DISK)

@@ -13,7 +13,7 @@ from tests.contract.sources.bench import SourceBench
 from tests.contract.sources.places import BinlogPlace, PostgresPlace, SourcePlace, SqlitePlace, TriggerPlace
 from trails.position import Position
 
-KINDS = ["postgresql", "triggers", "sqlite", "mariadb", "mysql"]
+KINDS = ["postgresql", "triggers", "sqlite", "mariadb", pytest.param("mysql", marks=pytest.mark.soak)]
 
 
 @pytest.fixture(params=KINDS)

@@ -12,7 +12,7 @@ from replicat.targets.sqlite import link
 from tests.contract.targets.bench import Bench
 from tests.contract.targets.places import MysqlPlace, Place, PostgresPlace, SqlitePlace
 
-KINDS = ["postgresql", "mariadb", "mysql", "sqlite"]
+KINDS = ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.soak), "sqlite"]
 
 
 def _place(kind: str, fixture: Any, folder: Path) -> Place:

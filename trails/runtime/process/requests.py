@@ -1,6 +1,7 @@
-"""A program that ggsci asks: one JSON request on standard input, one JSON reply on standard output.
+"""A program that ggsci asks: a JSON request in each line of standard input, a JSON reply in a line of standard output.
 
 Replies are {"ok": true, ...} or {"ok": false, "error": text}. The exit code is 0 either way, as the reply says it all.
+It ends with its input. Nothing is kept from one request to the next: files and databases may have changed.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ def replied(request: dict[str, Any], do: Answer) -> AdminReply:
 
 
 def serve(answer: Answer) -> int:
-    """Answer the one request; the exit code."""
-    try:
-        request = json.load(sys.stdin)
-    except ValueError as error:
-        request = {"verb": f"(no JSON: {error})"}
-    json.dump(answer(request if isinstance(request, dict) else {}), sys.stdout)
-    print()
+    """Answer each request; the exit code."""
+    for line in sys.stdin:
+        try:
+            request = json.loads(line)
+        except ValueError as error:
+            request = {"verb": f"(no JSON: {error})"}
+        print(json.dumps(answer(request if isinstance(request, dict) else {})), flush=True)
     return 0
