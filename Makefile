@@ -22,7 +22,7 @@ demo: setup ## replicate between two embedded PostgreSQL servers while processes
 	@$(PYTHON_BIN) -m demo $(if $(SOURCE),--source $(SOURCE))
 
 test: lint ## lint and all tests; what fails runs once more alone
-	@$(PYTHON_BIN) -m tests.support.suite -n 5 --dist loadgroup --no-loadscope-reorder
+	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder
 
 steady: setup ## all tests three times on a busy machine with a slow disk: which fail by the moment
 	@$(PYTHON_BIN) -m tests.support.steady -q -n 4 --dist loadgroup --no-loadscope-reorder

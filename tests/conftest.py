@@ -57,13 +57,15 @@ settings.load_profile("same")
 # --- the order --------------------------------------------------------------------------------------------------------
 
 LONGEST_FIRST = (
-    "pipeline-kill", "spark", "pipeline-recovery", "readme", "pipeline-bad", "pipeline-demo", "own-database",
-    "test_types_conformance", "test_mysql_source", "test_source_outages", "test_target_mysql", "pipeline-topologies",
-    "test_source_read", "test_target_row", "test_link_refusals", "test_link_crashes", "pipeline-binlog",
-    "test_compact_replay", "test_mysql_source_checks", "test_mysql_values", "pipeline-secrets", "pipeline-hosts",
-    "test_source_rows", "test_source_places", "test_manager_database", "pipeline-layouts", "test_any_bytes",
-    "test_target_values", "test_manager_processes", "test_replicat_errors", "test_mysql_source_lasting",
-    "test_extract_postgres", "web",
+    "spark", "pipeline-bad", "pipeline-kill", "pipeline-recovery", "test_target_mysql", "readme", "test_mysql_source",
+    "pipeline-demo", "test_link_refusals", "test_types_conformance", "own-database", "test_world",
+    "test_source_outages", "test_initial_load", "test_mysql_values", "test_recovery_sources",
+    "test_mysql_source_checks", "test_manager_processes", "test_paused_tables", "test_mysql_source_lasting",
+    "test_load_tasks", "test_target_row", "test_any_bytes", "test_replicat_errors", "test_full_disk",
+    "pipeline-layouts", "test_cuts", "test_initial_load_waits", "test_runtime_losses", "test_lost_peers",
+    "test_compact_replay", "test_source_places", "test_mysql_source_ddl", "test_replicat_apply", "test_compare",
+    "test_runtime_processes", "test_world_can_fail", "test_link_crashes", "test_extract_postgres",
+    "test_replicat_ddl", "siege", "pipeline-secrets", "pipeline-binlog", "web",
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def made(kind: str, number: int) -> Mysqld:
     return cls(options={**cls.BINLOG, **UPDATES, "server-id": number})
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Mysqld, Mysqld]]:
     """A server, and another one that is still empty."""
     with made(request.param, 1) as first, made(request.param, 2) as second:
