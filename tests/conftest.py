@@ -159,6 +159,16 @@ def nothing_left_running() -> Iterator[None]:
     assert not names, "tests left processes running:\n" + "\n".join(names)
 
 
+@pytest.fixture(autouse=True)
+def a_run_of_ggsci(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that works in databases is one run of ggsci, as far as it gives commands in its own process."""
+    if any(request.path.is_relative_to(folder) for folder in OFFLINE):
+        yield
+        return
+    with admin.kept():
+        yield
+
+
 # --- no network, no database where none belongs ---------------------------------------------------------------------
 
 
@@ -192,13 +202,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     A hook and not a fixture: hypothesis refuses fixtures that are made once per test, not per example.
     Tests of Spark, and what they start, share an archive of classes: made here, outside of any test's time.
-    The others are a run of ggsci each, as far as they give commands in their own process.
     """
     if item.get_closest_marker("spark"):
         share_classes()
     if not any(item.path.is_relative_to(folder) for folder in OFFLINE):
-        with admin.kept():
-            return (yield)
+        return (yield)
     import psycopg
 
     with pytest.MonkeyPatch.context() as patch:

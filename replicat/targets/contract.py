@@ -220,7 +220,11 @@ class Target(Protocol):
         """OperatorError where values of a column's logical type can't go into it at all."""
 
     def begin(self, old: CheckpointRow, new: CheckpointRow) -> None:
-        """Open a transaction and move the row from `old` to `new` in it; PlaceLostError if it is not at `old`."""
+        """Open a transaction and move the row from `old` to `new` in it, which may be the same place.
+
+        PlaceLostError if it is not at `old`, or if anybody has moved the group's own row since load_row(), which comes
+        before any move of it.
+        """
 
     def apply(
         self,

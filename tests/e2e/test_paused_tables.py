@@ -304,3 +304,23 @@ def test_b4_tables_are_equal_behind_any_order_of_changes_commands_errors_and_dea
     life = PausedLife(small, seed)
     life.live()
     assert life.found() == (life.rows, sorted(life.log))
+
+
+def test_CW_01_a_process_that_looked_before_a_table_was_paused_applies_nothing_of_it(bench: PauseBench):
+    """Another one has come and gone since, and the group's place is still the same."""
+    feed = bench.feed
+    feed.tx((I, LOG, ["1"]))
+    bench.all()
+    older = bench.replicat()
+    while older.step():
+        pass
+    bench.order("PAUSETABLE", "src.log")
+    bench.stop()
+    feed.tx((I, KV, ["1", "a"]), (I, LOG, ["2"]))
+    while older.step():
+        pass
+    assert look(bench) == (["1 a"], ["1"])
+    older.close()
+    bench.order("RESUMETABLE", "src.log")
+    bench.all()
+    assert look(bench) == (["1 a"], ["1", "2"])

@@ -419,6 +419,7 @@ def test_a_lock_that_is_not_given_and_a_deadlock_are_tried_again(direct: Direct)
         with pytest.raises(AwayError, match="1205"):
             direct.target.apply((direct.rows(layout, updates=[["1", "1"]]),))
         direct.target.connect()
+        direct.target.load_row()
         direct.begin()
         direct.target.apply((direct.rows(layout, updates=[["2", "2"]]),))
         late = threading.Thread(target=_quietly, args=(cursor, "UPDATE kv SET v = 8 WHERE id = 2"), daemon=True)
@@ -478,6 +479,7 @@ def test_a_server_that_does_not_sync_each_commit(direct: Direct):
             direct.target.flush(direct.row, direct.row)
             assert log("Log flushed up to") > committed
             direct.target.connect()
+            direct.target.load_row()
         direct.sql("CREATE USER plain@'%' IDENTIFIED BY 'x'")
         direct.sql(f"GRANT ALL ON {direct.schema}.* TO plain@'%'")
         plain = Direct("mysql", direct.server.url(direct.schema, user="plain", password="x"), direct.schema)

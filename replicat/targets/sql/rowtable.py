@@ -1,6 +1,8 @@
 """The checkpoint table: its columns, and the statements that read and move a group's row, in any database's words.
 
-Rule: pure text, no driver. Whatever a CheckpointRow holds is named here once.
+Rule: pure text, no driver. Whatever a CheckpointRow holds is named here once. Beside it the row has a number, `moves`,
+which each transaction that moves the row raises, also one that leaves the place as it is: who has read the row before
+such a one moves nothing (CW-01).
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ COLUMNS = (
     ("flush_rba", "bigint NOT NULL"),
     ("split", "bigint NOT NULL"),
     ("skip_until", "varchar(128) NOT NULL"),
+    ("moves", "bigint NOT NULL"),
 )
 """Each column's name and its type, as the standard names it."""
 FIELDS = (
@@ -76,10 +79,10 @@ def check(run: RunStatement, words: Words, table: Table) -> None:
 
 def load(
     run: RunStatement, table: str, words: Words, group: str, key: int, *, lock: bool = False
-) -> CheckpointRow | None:
-    """The group's row; None if it has none yet. `lock`: it stays as it is until the open transaction ends."""
+) -> tuple[CheckpointRow, int] | None:
+    """The group's row and its `moves`; None if it has none yet. `lock`: it stays so until the open transaction ends."""
     found = run(f"{select(table, words)}{words.for_update if lock else ''}", [group, key])
-    return row_of(found[0]) if found else None
+    return (row_of(found[0][:-1]), int(found[0][-1])) if found else None
 
 
 def remark() -> str:
@@ -107,7 +110,7 @@ def values(row: CheckpointRow) -> list[Any]:
 
 
 def row_of(found: Sequence[Any]) -> CheckpointRow:
-    """Inverse of values(), of what select() gives."""
+    """Inverse of values(), of what select() gives but for `moves`."""
     *found, made = found
     seqno, rba, trail_id, csn, xid, time_us, alter_no, added_us, flush_seqno, flush_rba, split, skip_until = found
     return CheckpointRow(
@@ -126,15 +129,15 @@ def _microseconds(moment: Any) -> int | None:
 
 
 def select(table: str, words: Words) -> str:
-    """The group's row, and when it was made; parameters: group name, group key."""
-    return f"SELECT {', '.join(FIELDS)}, create_ts FROM {_named(table, words)} WHERE {_the_group(words)}"
+    """The group's row, when it was made, and its `moves`; parameters: group name, group key."""
+    return f"SELECT {', '.join(FIELDS)}, create_ts, moves FROM {_named(table, words)} WHERE {_the_group(words)}"
 
 
 def insert(table: str, words: Words) -> str:
     """A new row; parameters of insert_values()."""
-    names = f"group_name, group_key, {', '.join(FIELDS)}, current_dir, version, create_ts, last_update_ts"
+    names = f"group_name, group_key, {', '.join(FIELDS)}, current_dir, version, create_ts, last_update_ts, moves"
     marks = ", ".join([words.mark] * (len(FIELDS) + 4))
-    return f"INSERT INTO {_named(table, words)} ({names}) VALUES ({marks}, {words.now}, {words.now})"
+    return f"INSERT INTO {_named(table, words)} ({names}) VALUES ({marks}, {words.now}, {words.now}, 0)"
 
 
 def insert_values(group: str, key: int, row: CheckpointRow, home: str) -> list[Any]:
@@ -143,22 +146,25 @@ def insert_values(group: str, key: int, row: CheckpointRow, home: str) -> list[A
 
 
 def move(table: str, words: Words) -> str:
-    """Compare and set: exactly one row is changed if it stood where it was left; parameters of move_values()."""
+    """Compare and set: exactly one row is changed if it is as it was left; parameters of move_values()."""
     # Standard SQL takes log_csn on the right side as it was; some take it as already set, so this must come first.
     mark = words.mark
     sets = ["log_cmplt_csn = log_csn", *(f"{name} = {mark}" for name in ("log_cmplt_xids", *FIELDS, "audit_ts"))]
     return (
-        f"UPDATE {_named(table, words)} SET {', '.join(sets)}, last_update_ts = {words.now}, current_dir = {mark} "
-        f"WHERE {_the_group(words)} AND seqno = {mark} AND rba = {mark} AND trail_id = {mark} AND alter_no = {mark} "
-        f"AND added_us = {mark} AND split = {mark} AND skip_until = {mark}"
+        f"UPDATE {_named(table, words)} SET {', '.join(sets)}, last_update_ts = {words.now}, current_dir = {mark}, "
+        f"moves = moves + 1 WHERE {_the_group(words)} AND moves = coalesce({mark}, moves) "
+        f"AND seqno = {mark} AND rba = {mark} AND trail_id = {mark} AND alter_no = {mark} AND added_us = {mark} "
+        f"AND split = {mark} AND skip_until = {mark}"
     )
 
 
-def move_values(group: str, key: int, old: CheckpointRow, new: CheckpointRow, home: str) -> list[Any]:
-    """Parameters of move()."""
+def move_values(
+    group: str, key: int, old: CheckpointRow, new: CheckpointRow, home: str, moves: int | None
+) -> list[Any]:
+    """Parameters of move(). `moves`: as it was read with `old`, or raised by who read it; None: whatever it is."""
     time = None if new.time_us is None else f"{time_of(new.time_us):%Y-%m-%d %H:%M:%S.%f}"
     return [
-        new.xid, *values(new), time, home, group, key, old.position.seqno, old.position.rba,
+        new.xid, *values(new), time, home, group, key, moves, old.position.seqno, old.position.rba,
         old.trail_id.hex(), old.alter_no, old.added_us, old.split, old.skip_until,
     ]  # fmt: skip
 

@@ -38,6 +38,8 @@ from replicat.targets.sql.merge import Merge
 from replicat.targets.sql.staged_sql import StagedSql
 from trails.record import MISSING, Image, TableId, Value
 
+NEVER = -1
+"""In place of the row's number where it was not read: then nothing is moved."""
 _PARENTS_FIRST = attrgetter("layout.weight", "layout.rank")
 
 
@@ -50,13 +52,16 @@ class SqlTarget:
         self.row_table = database.row_table
         self.tally = database.tally
         self._move = rowtable.move(self.row_table, self.kind.words)
-        self._who = database.settings.group, database.settings.group_key
+        self._who = self._own = database.settings.group, database.settings.group_key
         self._marks = 0
-        self._moves: list[CheckpointRow] = []
+        self._moved: list[CheckpointRow] = []
         """The row before and behind its move in the open transaction."""
+        self._moves = self._next = NEVER
+        """The number of our own row as this connection has read it, or raised it since; and behind the open commit."""
 
     def connect(self) -> None:
         self.database.close()
+        self._moves = self._next = NEVER
         self.database.connect()
         with self.database.mapped(brief=True):
             rowtable.check(self.database.ask, self.kind.words, self.database.settings.checkpoint_table)
@@ -71,11 +76,18 @@ class SqlTarget:
 
     def load_row(self) -> CheckpointRow | None:
         with self.database.mapped(brief=True):
-            return rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who)
+            return self._read(lock=False)
 
     def lock_row(self) -> CheckpointRow | None:
         with self.database.mapped():
-            return rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who, lock=True)
+            return self._read(lock=True)
+
+    def _read(self, *, lock: bool) -> CheckpointRow | None:
+        found = rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who, lock=lock)
+        row, moves = found or (None, NEVER)
+        if self._who == self._own and self._next == self._moves:  # else it is a move that is not committed
+            self._moves = self._next = moves
+        return row
 
     def bound_waits(self, lock_seconds: float, idle_seconds: float) -> None:
         with self.database.mapped(brief=True):
@@ -88,6 +100,8 @@ class SqlTarget:
             self.database.start(durable=True)
             self.database.run(rowtable.insert(self.row_table, self.kind.words), values)
             self.database.finish(durable=True)
+        if self._who == self._own:
+            self._moves = self._next = 0
 
     def begin(self, old: CheckpointRow, new: CheckpointRow) -> None:
         """The update waits for a killed predecessor's commit, if one is on its way, then finds no row."""
@@ -95,7 +109,6 @@ class SqlTarget:
             self.database.start(durable=False)
             self.database.forget_rows()
             self._move_row(old, new)
-        self._moves = [old, new]
 
     def flush(self, old: CheckpointRow, new: CheckpointRow) -> None:
         """A commit that waits for the disk makes all earlier ones durable too."""
@@ -103,18 +116,31 @@ class SqlTarget:
             self.database.start(durable=True)
             self._move_row(old, new)
             self.database.finish(durable=True)
+        self._moves = self._next
 
     def commit(self) -> None:
         with self.database.mapped(brief=True):
             self.database.finish(durable=False)
+            self._moves = self._next  # where the answer is lost nobody knows it, and the row is read anew
             if self.database.crowded:
                 self.database.ended()
 
     def _move_row(self, old: CheckpointRow, new: CheckpointRow) -> None:
-        values = rowtable.move_values(*self._who, old, new, self.database.settings.home)
+        """Raises PlaceLostError where anybody has moved our own row since it was read, also to where it was.
+
+        Other rows are those of several processes, and go by their place alone.
+        """
+        self._next = self._moves
+        known = self._moves if self._who == self._own else None
+        values = rowtable.move_values(*self._who, old, new, self.database.settings.home, known)
         if self.database.run(self._move, values) != 1:
             self.database.roll_back()
-            raise PlaceLostError(f"checkpoint row of {self._who[0]}: expected position {old.position}, found another")
+            raise PlaceLostError(
+                f"checkpoint row of {self._who[0]}: expected position {old.position}, found another, or somebody has "
+                "moved it meanwhile"
+            )
+        self._moved = [old, new]
+        self._next += known is not None
 
     # Shapes
 
@@ -176,6 +202,7 @@ class SqlTarget:
         with self.database.mapped():
             self.database.start(durable=True)
             self.database.forget_rows()
+        self._next = self._moves
         yield
         with self.database.mapped():
             self.database.finish(durable=True)
@@ -233,9 +260,9 @@ class SqlTarget:
         try:
             yield
         except expected as error:
-            refused = self.database.as_refused(error)
+            refused, moved = self.database.as_refused(error), self._moved
             self.database.roll_back()
-            self.begin(*self._moves)
+            self.begin(*moved)
             raise refused from (None if refused is error else error)
 
     def _work(self, work: Work, *, rewrite: bool, single: bool) -> None:

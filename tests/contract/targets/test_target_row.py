@@ -106,6 +106,7 @@ def test_CW_01_a_second_process_waits_or_is_refused_until_the_first_ends(bench: 
     late.join(PATIENCE)
     if isinstance(told[0], AwayError):
         second.target.connect()
+        second.target.load_row()
         told[0] = _tried(second.begin)
     assert isinstance(told[0], PlaceLostError if ends == "commit" else CheckpointRow)
     if ends == "commit":
@@ -114,6 +115,23 @@ def test_CW_01_a_second_process_waits_or_is_refused_until_the_first_ends(bench: 
         second.target.apply((second.rows(kv, inserts=images(["1 second b"])),))
         second.target.commit()
     assert bench.look() == [("1", "first" if ends == "commit" else "second", "b")]
+    second.close()
+
+
+def test_CW_01_who_read_the_row_before_it_was_moved_to_where_it_was_moves_nothing(bench: Bench):
+    """A process may have paused a table meanwhile, or begun a load anew, at the very place."""
+    second = bench.second()
+    bench.target.flush(bench.row, bench.row)
+    for moves in (second.begin, lambda: second.target.flush(second.row, second.row)):
+        with pytest.raises(PlaceLostError, match="somebody has moved it meanwhile"):
+            moves()
+    assert second.again() == bench.row
+    second.begin()
+    assert second.target.load_row() != bench.row  # of a transaction of one's own it is seen, and still one move
+    second.target.commit()
+    second.target.flush(second.target.load_row() or second.row, second.row)
+    with pytest.raises(PlaceLostError):
+        bench.target.begin(bench.row, bench.row)
     second.close()
 
 
