@@ -51,6 +51,7 @@ def test_CA_01_OT_05_killed_at_random_times_from_mariadb_to_postgresql(
 ) -> None:
     """I1, I3, I7: nothing lost, nothing doubled, no transaction torn; each table ends equal, row by row."""
     source, dice = mariadb_source, random.Random(10)
+    source.sql(f"DROP DATABASE IF EXISTS {mariashop.SCHEMA}")  # another test of this server has one of that name
     mariashop.create_source(source)
     mariashop.create_target(target_db)
     try:
