@@ -95,9 +95,14 @@ def measured(extract: Extract, changes: int) -> float:
     return changes / (time.perf_counter() - began)
 
 
+def scaled(run: Run, changes: int, a_transaction: int) -> int:
+    """`run.scale` of so many changes, half of them inserts, in whole transactions."""
+    return max(1, int(changes * run.scale) // (2 * a_transaction)) * 2 * a_transaction
+
+
 def measure(run: Run) -> None:
-    """`run.scale` of the changes, each time in a folder of its own."""
-    changes = max(1, int(CHANGES * run.scale) // (2 * A_TRANSACTION)) * 2 * A_TRANSACTION
+    """Each time in a folder of its own."""
+    changes = scaled(run, CHANGES, A_TRANSACTION)
     found = []
     for _ in range(run.runs):
         with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ import psycopg
 
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
-from benchmarks.sqlitequeue import ask, measured
+from benchmarks.sqlitequeue import ask, measured, scaled
 from demo.servers import PostgresServer
 from extract.extract import Extract, Settings
 from extract.kinds import KINDS
@@ -86,8 +86,8 @@ def _figures(server: PostgresServer, folder: Path, changes: int, number: int) ->
 
 
 def measure(run: Run) -> None:
-    """`run.scale` of the changes, each time in databases and a folder of their own."""
-    changes = max(1, int(CHANGES * run.scale) // (2 * A_TRANSACTION)) * 2 * A_TRANSACTION
+    """Each time in databases and a folder of their own."""
+    changes = scaled(run, CHANGES, A_TRANSACTION)
     found = []
     with PostgresServer(version=16, options=OPTIONS) as server:
         for number in range(run.runs):

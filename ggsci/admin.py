@@ -102,13 +102,11 @@ def _start(program: str) -> _Start:
 
 
 class _Answerer:
-    """A process that answers one request after the other. What it has to complain of is kept in a file."""
+    """A process that answers one request after the other. Its complaints stay in memory: the disk may be full."""
 
     def __init__(self, start: _Start) -> None:
-        import tempfile
-
         self.start = start
-        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  -- _close does it
+        self._complaints: IO[bytes] = os.fdopen(os.memfd_create("complaints"), "w+b")
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(start[0], stdin=pipe, stdout=pipe, stderr=self._complaints, bufsize=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,19 @@ def test_requests_and_replies_of_any_size():
         for _ in range(2):
             reply = admin.ask("extract", "look", given="y" * 300_000, wanted=400_000)
             assert reply["size"] > 300_000 and len(reply["text"]) == 400_000
+
+
+def test_no_disk_is_needed(monkeypatch):
+    """Who has to make room asks databases too."""
+
+    def full(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with pytest.raises(OperatorError, match="it died"):
+        pid("die")
+    assert pid()
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -85,7 +85,7 @@ class SqlTarget:
     def _read(self, *, lock: bool) -> CheckpointRow | None:
         found = rowtable.load(self.database.ask, self.row_table, self.kind.words, *self._who, lock=lock)
         row, moves = found or (None, NEVER)
-        if self._who == self._own and self._next == self._moves:  # else it is a move that is not committed
+        if self._who == self._own and self._next == self._moves:  # else what was read is our own open move
             self._moves = self._next = moves
         return row
 

@@ -127,7 +127,7 @@ def test_CW_01_who_read_the_row_before_it_was_moved_to_where_it_was_moves_nothin
             moves()
     assert second.again() == bench.row
     second.begin()
-    assert second.target.load_row() != bench.row  # of a transaction of one's own it is seen, and still one move
+    assert second.target.load_row() != bench.row  # its own open move is seen, and counts once
     second.target.commit()
     second.target.flush(second.target.load_row() or second.row, second.row)
     with pytest.raises(PlaceLostError):
