@@ -9,7 +9,8 @@ Rule: everything that can be refused is, by name and all at once, before anythin
 transaction where the target makes tables in one, else the tables come first: whoever repeats it finds them made. That
 transaction moves the numbers that a running Replicat's batches and chunks are checked by (loadtables.py), so a batch
 lies before it, and what it wrote is seen as rows; or behind it, and is begun again with the new tables. A process that
-found no row of its group when it began checks no number: then the group must be stopped.
+found no row of its group when it began checks no number: then the group must be stopped, and the number of its row in
+the checkpoint table is raised, so that a process of it that nobody knows of, such as a frozen one, moves nothing more.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ from trails.runtime.language.params import Pattern
 Reply = dict[str, Any]
 MADE, EMPTIED, EMPTY, LEFT = "created", "emptied", "empty", "left alone"
 _SHOWN: Final = 20
+BATCH_SECONDS: Final = 120.0
+"""So long a batch that is being applied is waited for."""
+IDLE_SECONDS: Final = 60.0
+"""After so long a server that can do so ends a transaction of which nothing is heard any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,11 @@ class LoadWish:
 
 def instantiate(home: Home, name: str, told: Sequence[Any], order: InstantiateOrder) -> Reply:
     """What becomes of each table that a MAP takes. `told`: what describe_tables answered."""
-    group = LoadingGroup.of(home, name)
+    return instantiate_group(home, LoadingGroup.of(home, name), told, order)
+
+
+def instantiate_group(home: Home, group: LoadingGroup, told: Sequence[Any], order: InstantiateOrder) -> Reply:
+    """The same."""
     check_readable(group.params.source_url)
     tables = [DescribedTable.from_wire(wire) for wire in told]
     with SourceLook.at(home.fs, group) as source, closing(group.target):
@@ -116,6 +125,7 @@ class Instantiation:
 
     def run(self) -> Reply:
         """Look at all, refuse or do all."""
+        self._target.bound_waits(BATCH_SECONDS, IDLE_SECONDS)
         state = self._group.state()
         if self._order.truncate and self._order.running and not self.may_run:
             raise OperatorError(f"{self._group.name} is running, and TRUNCATE would empty its tables", hint=self._stop)
@@ -327,6 +337,7 @@ class Instantiation:
             if self._order.running:
                 what = f"{self._group.name} is running, and began before any of its tables was to be loaded"
                 raise OperatorError(what, hint=self._stop)
+            self._target.write(*tables.outrun())
             self._target.write(*tables.add_load())
         if (newest := self._source.newest()) is not None:
             self._target.write(*tables.sees_all(newest))

@@ -164,6 +164,7 @@ class LoadTables:
     def __init__(self, kind: Kind, checkpoint_table: Table, group: str, key: int) -> None:
         schema, name = checkpoint_table
         self.names = tuple((schema, f"{name}_{suffix}") for suffix in BESIDE)
+        self._row = rowtable.quoted(kind, checkpoint_table)
         self._words = kind.words
         self._load, self._tables, self._chunks = (rowtable.quoted(kind, table) for table in self.names)
         self._who: list[Any] = [group, key]
@@ -216,6 +217,13 @@ class LoadTables:
         return f"SELECT group_name, source FROM {self._plain(self._tables)} WHERE {where}", [target.lower()]
 
     # Writing
+
+    def outrun(self) -> Statement:
+        """The group's row in the checkpoint table has moved: who has read it knows of no load, and moves it no more.
+
+        It waits for the transaction that such a one has open, or whose COMMIT is on its way.
+        """
+        return f"UPDATE {self._row} SET moves = moves + 1 WHERE {self._here}", []
 
     def add_load(self) -> Statement:
         """The group's row."""

@@ -23,7 +23,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from replicat.load.group import LoadingGroup
-from replicat.load.instantiating import InstantiateOrder, Instantiation, LoadWish, Reply
+from replicat.load.instantiating import IDLE_SECONDS, InstantiateOrder, Instantiation, LoadWish, Reply
 from replicat.load.loadtables import FAILED, LIVE, WAITING, LoadState
 from replicat.load.looking import SourceLook
 from replicat.load.sharing import keeps_more, others_of
@@ -38,12 +38,8 @@ from trails.taming import tame
 TRIES: Final = 8
 PAUSE_SECONDS: Final = 2.0
 """So long the Replicat goes on between two tries."""
-BATCH_SECONDS: Final = 120.0
-"""So long a batch that is being applied is waited for."""
 READER_SECONDS: Final = 2.0
 """So long readers and writers of the target table are waited for, and the Replicat with it."""
-IDLE_SECONDS: Final = 60.0
-"""After so long a server that can do so ends a transaction of which nothing is heard any more."""
 Shapes = Mapping[str, Any]
 """By source table: its columns, as the source has them."""
 
@@ -107,11 +103,6 @@ class Reloading(Instantiation):
         super().__init__(group, tables, order, source)
         self._home = home
         self._shapes = shapes
-
-    def run(self) -> Reply:
-        """As INSTANTIATE's, but nobody waits for it for long."""
-        self._target.bound_waits(BATCH_SECONDS, IDLE_SECONDS)
-        return super().run()
 
     def _is_left(self, wish: LoadWish) -> bool:
         """Whether that is under way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from demo.servers import PostgresServer
 from extract.extract import Extract
 from replicat.load import reloading, staging
 from replicat.load.chunk import ChunkTask, Must, SourceOf
-from replicat.load.loadtables import ChunkRow, LoadTables
+from replicat.load.loadtables import COPYING, ChunkRow, LoadTables
 from replicat.load.piping import pipe_partition
 from replicat.model.loading import Seen
 from replicat.params import ReplicatParams
 from replicat.reading.kinds import open_reader
 from replicat.targets.kinds import admin_for, kind_of
 from tests.support.capturing import Capture, ask, step_until
+from tests.support.late_commits import commit_in_the_socket, until_it_waits
 from tests.support.loading import LoadBench, writing
 from tests.support.loadkv import KEYS, kv_bench, kv_source, rows, settle, sql
 from tests.support.syncrep import commits_wait
@@ -153,7 +155,84 @@ def test_CW_14_an_orphan_of_a_round_commits_before_a_batch_or_never(capture: Cap
     assert rows(bench.url) == rows(capture.url)
 
 
-def test_B4_a_table_is_loaded_anew_and_lacks_nothing_that_was_applied_before(
+def test_CW_01_a_process_that_looked_before_there_was_a_load_applies_nothing(capture: Capture, bench: LoadBench):
+    """It has found no table of the load, and stands still; the next one is instantiated meanwhile."""
+    capture.register()
+    with capture.running() as extract:
+        capture.drain(extract)
+        bench.start()
+        bench.step(5)
+        assert [one["done"] for one in bench.command("kv")] == ["empty"]
+        capture.sql("INSERT INTO kv VALUES (1, 'new')", "UPDATE kv SET v = 'moved' WHERE id = 1")
+        capture.drain(extract)
+        settle(capture, extract, bench)
+    assert _again(bench)
+    assert rows(bench.url) == rows(capture.url)
+
+
+def test_CW_01_a_batch_whose_commit_is_on_its_way_is_seen_by_instantiate(capture: Capture, bench: LoadBench):
+    """Its process is gone. INSTANTIATE waits for the COMMIT, and finds rows in the table that it takes for empty."""
+    capture.register()
+    with capture.running() as extract:
+        process = bench.start()
+        capture.drain(extract)
+        bench.step(5)
+        capture.sql("INSERT INTO kv VALUES (1, 'new')")
+        capture.drain(extract)
+        with ThreadPoolExecutor(1) as pool, commit_in_the_socket(process) as server:
+            with pytest.raises(Crash):
+                bench.step(1000)
+            late = pool.submit(bench.command, "kv")
+            until_it_waits(lambda text: sql(bench.url, text), server, late)
+        with pytest.raises(OperatorError, match=r"target table public\.kv of public\.kv has rows"):
+            late.result(60)
+        assert rows(bench.url) == [(1, "new")]
+        process.close()
+        assert [one["done"] for one in bench.command("kv", truncate=True)] == ["emptied"]
+        bench.start()
+        settle(capture, extract, bench)
+    assert rows(bench.url) == rows(capture.url)
+
+
+def test_CW_01_a_load_that_is_begun_anew_lands_late(capture: Capture, bench: LoadBench):
+    """The process that begins it anew is gone, its COMMIT on its way; the next one has looked before that landed."""
+    capture.register()
+    with capture.running() as extract:
+        capture.drain(extract)
+        bench.command("kv")
+        first = bench.start()
+        bench.until(lambda: bool(bench.state().chunks) and all(chunk.seen for chunk in bench.state().chunks))
+        capture.sql("INSERT INTO kv VALUES (1, 'before')", "TRUNCATE kv", "INSERT INTO kv VALUES (3, 'behind')")
+        capture.drain(extract)
+        whole, landing = first._load.begin_again, ExitStack()
+        servers: list[int] = []
+
+        def begun(*given: Any) -> None:
+            servers.append(landing.enter_context(commit_in_the_socket(first)))
+            whole(*given)
+
+        first._load.begin_again = begun  # type: ignore[method-assign]
+        with ThreadPoolExecutor(1) as pool:
+            with landing:
+                with pytest.raises(Crash):
+                    bench.step(1000)
+                second = bench.start()
+                late = pool.submit(
+                    bench.until, lambda: any("starting again from the row" in one for one in bench.notes)
+                )
+                until_it_waits(lambda text: sql(bench.url, text), servers[0], late)
+                assert second._load.tables[0].state == COPYING
+            late.result(60)
+        first.close()
+        settle(capture, extract, bench)
+    assert rows(bench.url) == rows(capture.url)
+
+
+def _again(bench: LoadBench) -> bool:
+    return any("starting again from the row" in note for note in bench.notes)
+
+
+def test_DB_12_B4_a_table_is_loaded_anew_and_lacks_nothing_that_was_applied_before(
     capture: Capture, bench: LoadBench, pg_source: PostgresServer, monkeypatch
 ):
     """A commit that was applied, and that no snapshot shows yet; a column of since INSTANTIATE; rows that differ."""

@@ -68,7 +68,9 @@ def states(host: Host) -> dict[str, str]:
     return {one["source"].removeprefix("public."): one["state"] for one in host.json("INFO TABLES rep1")}
 
 
-def test_tables_are_instantiated_loaded_and_live_while_rows_are_written(host: Host, source_db: str, target_db: str):
+def test_DA_09_DA_11_DA_12_tables_are_loaded_and_join_while_rows_are_written(
+    host: Host, source_db: str, target_db: str
+):
     """Two tables before START, one under the running process; with what was to be made behind them."""
     told = host.run("INSTANTIATE REPLICAT rep1, CREATE").out
     assert "public.item to public.item: created" in told and "2 tables are to be loaded" in told

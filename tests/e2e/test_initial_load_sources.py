@@ -112,7 +112,7 @@ class Changes:
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_GG_01_tables_of_other_sources_are_loaded_while_they_are_written_to(
+def test_GG_01_YG_01_tables_of_other_sources_are_loaded_while_they_are_written_to(
     source: LoadSource, head: Head, tmp_path: Path, seed: int
 ):
     """Writes, captures, batches, chunks and kills in a random order; in the end both sides have the same rows.

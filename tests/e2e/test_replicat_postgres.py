@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +18,7 @@ from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import open_target
 from replicat.targets.sql.merge import Merge
 from tests.support import replicat_bench
+from tests.support.late_commits import commit_in_the_socket, until_it_waits
 from tests.support.lost_commits import lose_commits
 from tests.support.replicat_trail import table
 from trails.errors import OperatorError
@@ -454,11 +452,7 @@ def test_CW_01_a_predecessors_commit_lands_late(bench: Bench):
         with pytest.raises(Crash):
             first.step()
         late = pool.submit(_apply_all, second)
-        waits = f"SELECT 1 FROM pg_stat_activity WHERE {server} = ANY (pg_blocking_pids(pid))"
-        deadline = time.monotonic() + PATIENCE
-        while not bench.sql(waits):
-            assert not late.done() and time.monotonic() < deadline, bench.notes
-            time.sleep(0.01)
+        until_it_waits(bench.sql, server, late)
         assert bench.sql("SELECT (SELECT rba FROM gg.chk), (SELECT count(*) FROM log)") == [(before, 1)]
     late.result(60)
     assert bench.sql("SELECT t FROM log") == [("before",), ("once",)]
@@ -468,29 +462,6 @@ def test_CW_01_a_predecessors_commit_lands_late(bench: Bench):
     assert bench.sql("SELECT t FROM log") == [("before",), ("once",), ("next",)]
     first.close()
     second.close()
-
-
-@contextlib.contextmanager
-def commit_in_the_socket(process: Replicat) -> Iterator[int]:
-    """The process dies when it has sent COMMIT, which the server reads only when the block ends; gives who serves it.
-
-    Its connection stays open: what a server that stands still is sent is read before the end, killed or not.
-    """
-    target: Any = process._target.database
-    link = target.conn.pgconn
-    ((server,),) = target.ask("SELECT pg_backend_pid()")
-
-    def send(*, durable: bool) -> None:
-        os.kill(server, signal.SIGSTOP)
-        link.send_query(b"COMMIT")
-        assert link.flush() == 0
-        raise Crash("COMMIT is sent")
-
-    target.finish = send
-    try:
-        yield server
-    finally:
-        os.kill(server, signal.SIGCONT)
 
 
 def _apply_all(process: Replicat) -> None:

@@ -17,6 +17,7 @@ import psycopg
 from demo.patience import PATIENCE
 from extract.admin import answer
 from replicat.load.group import LoadingGroup
+from replicat.load.instantiating import InstantiateOrder, instantiate_group
 from replicat.load.loadtables import LIVE, LoadState, LoadTables, TableRow
 from replicat.load.reloading import reload_group, shapes_of
 from replicat.load.rounds import LoadSettings
@@ -27,6 +28,7 @@ from tests.support.homes import make_home
 from tests.support.replicat_bench import REG, Bench
 from trails.position import TrailName
 from trails.record import TableDef
+from trails.runtime.home.home import Home
 from trails.runtime.language.params import Pattern
 
 
@@ -71,9 +73,7 @@ class LoadBench(Bench):
 
     def describe(self, table: str) -> TableDef:
         """A source table as the source tells it."""
-        reply = answer({"verb": "describe_tables", "url": self.capture.url, "pattern": f'{self.there}."{table}"'})
-        assert reply["ok"], reply
-        return TableDef.from_wire(reply["tables"][0]["definition"])
+        return TableDef.from_wire(self._told(table)[0]["definition"])
 
     def instantiate(self, *names: str, behind: tuple[str, ...] = ()) -> None:
         """Tables to be loaded, as INSTANTIATE writes them down."""
@@ -86,18 +86,34 @@ class LoadBench(Bench):
                 row = TableRow(f"{self.there}.{name}", f"{self.schema}.{name}", self.describe(name), behind=behind)
                 run(*self.tables.add_table(row))
 
+    def command(self, table: str, **options: bool) -> list[dict[str, Any]]:
+        """INSTANTIATE, as ggsci has it done for a group that does not run."""
+        order = InstantiateOrder(pattern=self._pattern(table), **options)
+        return list(instantiate_group(self._home(), self._group(), self._told(table), order)["tables"])
+
     def reload(self, table: str, **changed: Any) -> list[dict[str, Any]]:
         """RELOAD TABLE, as ggsci has it done beside the process. `changed`: of the Replicat's parameters."""
-        home = make_home(self.folder / "home")
+        home, group, pattern = self._home(), self._group(**changed), self._pattern(table)
+        shapes = shapes_of(home, group, pattern)
+        return list(reload_group(home, group, self._told(table), shapes, pattern)["tables"])
+
+    def _home(self) -> Home:
+        return make_home(self.folder / "home")
+
+    def _group(self, **changed: Any) -> LoadingGroup:
         params = self.params()
         for name, value in {"source_url": self.capture.url, **changed}.items():
             object.__setattr__(params, name, value)
-        group = LoadingGroup(params, self.target(), self.tables, REG.name, self.trail)
-        pattern = Pattern(f'{self.there}."{table}"')
-        shapes = shapes_of(home, group, pattern)
-        asked = {"verb": "describe_tables", "url": self.capture.url, "pattern": str(pattern)}
-        told = answer(asked)["tables"]
-        return list(reload_group(home, group, told, shapes, pattern)["tables"])
+        return LoadingGroup(params, self.target(), self.tables, REG.name, self.trail)
+
+    def _pattern(self, table: str) -> Pattern:
+        return Pattern(f'{self.there}."{table}"')
+
+    def _told(self, table: str) -> list[Any]:
+        asked = {"verb": "describe_tables", "url": self.capture.url, "pattern": str(self._pattern(table))}
+        reply = answer(asked)
+        assert reply["ok"], reply
+        return list(reply["tables"])
 
     def state(self) -> LoadState:
         """What the target's tables say."""
