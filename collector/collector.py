@@ -3,6 +3,12 @@
 Rule: a block is checked (header CRC, payload CRC, order, transaction borders) before it touches the trail, and
 acknowledged only when the trail's writer calls it durable. At the start an existing trail is recovered as it stands; a
 new one is made by HELLO.
+
+The file of a task (RMTFILE) is another thing: HELLO says where it ends. It is written under a hidden folder, begun anew
+by each session, and has its name (trails/wholefile.py) before its end is acknowledged:
+
+    crash before the rename                      the file of the run before stands; the pump sends all of it again
+    crash between the rename and the last ACK    HELLO finds the file that it is about to send: WELCOME says its end
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from trails import wholefile
 from trails.codec import decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
 from trails.format import BlockHeader, BlockKind, Indicator, check_payload, file_seed, parse_block_header
@@ -45,12 +52,14 @@ class Collector:
         self._unsynced = False  # something was taken that no sync covers yet
         self._covered: Position | None = None  # the origin up to which a sync under way makes all durable
         self._ask: Callable[[], None] = lambda: None
+        self._into = trail  # where blocks are written: of a task's file, under a hidden folder
+        self._arrived: wire.Ack | None = None  # the file of a task has its name, and nothing more is taken
         self._writer: TrailWriter | None = self._recover()
 
     def _recover(self) -> TrailWriter | None:
         """Mend an existing trail, in its own name; only then is anybody answered."""
         header = last_header(self._fs, self._trail)
-        if header is None:
+        if header is None or wholefile.standing(self._fs, self._trail) is not None:
             return None
         if not header.copies:
             raise MismatchError(
@@ -87,6 +96,12 @@ class Collector:
         if not self._is_ours(hello.trail):
             raise ProtocolError(f"this Collector serves {self._title}, not {hello.trail}")
         self._hello = hello
+        if hello.whole is not None and self._begin_file(hello, hello.whole):
+            return wire.Welcome(hello.whole, hello.trail_id, False, 0, START, self._fs.host.now_us(), self._home)
+        if hello.whole is None and wholefile.standing(self._fs, self._trail) is not None:
+            raise MismatchError(
+                f"{self._title} of the remote home is the file of a task, and no trail", hint="Name another RMTTRAIL"
+            )
         if self._writer is not None:
             self._check_owner(self._writer.last, hello)
         if self._writer is None or hello.alter > self._writer.last.alter:
@@ -129,7 +144,7 @@ class Collector:
         # A jump leaves an open transaction behind for good: readers must drop it. ETROLLOVER goes on inside it.
         self._writer = TrailWriter.open(
             self._fs,
-            self._trail,
+            self._into,
             identity,
             max_bytes=UNBOUNDED,
             alter=hello.alter,
@@ -140,10 +155,39 @@ class Collector:
         )
         self._writer.before_file = self._ask
 
+    # the file of a task
+
+    def _begin_file(self, hello: wire.Hello, whole: Position) -> bool:
+        """Begin anew under the hidden folder; True if the file that is about to be sent stands already."""
+        found = wholefile.check_replaceable(self._fs, self._trail, f"RMTFILE {self._title}", hello.home, hello.group)
+        if found is not None and found.copies == hello.trail_id:
+            self._arrived = wire.Ack(whole, START)
+            return True
+        self._into = wholefile.hidden(self._trail, hello.pump.replace("/", "."))
+        wholefile.clear(self._fs, self._into)
+        return False
+
+    def _arrive(self, ack: wire.Ack) -> wire.Ack:
+        """What is synced, and, if it is all of a task's file, has its name."""
+        hello, writer = self._hello, self._writer
+        if hello is None or writer is None or ack.origin != hello.whole:
+            return ack
+        self._writer = None
+        try:
+            writer.finish()
+            wholefile.check_replaceable(self._fs, self._trail, f"RMTFILE {self._title}", hello.home, hello.group)
+            wholefile.publish(self._fs, self._into, self._trail)
+        finally:
+            writer.abandon()
+        self._arrived = ack
+        return ack
+
     # blocks
 
     def take(self, block: wire.BlockMessage) -> None:
         """Check a block and append it. Raises ProtocolError for a bad one, and the writer's errors."""
+        if self._arrived is not None and block.start == block.end == self._arrived.origin:
+            return  # the definitions that every session begins with, also one that has nothing to send
         writer, header = self._alive(), self._checked(block)
         if header.kind == BlockKind.METADATA and block.start == block.end:
             # Not a block of the source trail: the definitions in force at the session's start. New ones are kept.
@@ -181,15 +225,17 @@ class Collector:
 
     # acknowledging
 
-    def fileno(self) -> int:
-        """Readable when a sync in the background has ended."""
-        return self._alive().fileno()
+    def waits(self) -> list[int]:
+        """Readable when a sync in the background has ended; none once a task's file is whole."""
+        return [] if self._arrived is not None else [self._alive().fileno()]
 
     def acknowledge(self) -> wire.Ack | None:
         """An ACK if a sync has ended since the last one; begins the next if something new was appended.
 
         Raises the sync's error: then this process must end.
         """
+        if self._arrived is not None:
+            return None
         writer, ack = self._alive(), None
         writer.sync_done()
         if self._covered is not None and writer.syncing is None:
@@ -200,7 +246,7 @@ class Collector:
                 self._covered = self._origin
             else:  # a rollover has synced all
                 ack = wire.Ack(self._origin, writer.durable)
-        return ack
+        return ack and self._arrive(ack)
 
     def look(self) -> None:
         """While nothing comes: is the file still there that was acknowledged? Raises as a sync does if it is not."""
@@ -209,10 +255,12 @@ class Collector:
 
     def sync(self) -> wire.Ack:
         """Sync all that was appended, now, and acknowledge it."""
+        if self._arrived is not None:
+            return self._arrived
         writer = self._alive()
         writer.sync()
         self._covered, self._unsynced = None, False
-        return wire.Ack(self._origin, writer.durable)
+        return self._arrive(wire.Ack(self._origin, writer.durable))
 
     def close(self) -> None:
         """Sync what was appended if that still can be, and let the trail go."""

@@ -158,7 +158,7 @@ class Server:
 
     def _stream(self, channel: Channel) -> str:
         """Until BYE of either side; returns its text."""
-        fds = [channel.fileno(), self._stop.fileno(), self._collector.fileno()]
+        fds = [channel.fileno(), self._stop.fileno()]
         while True:
             now = self._host.monotonic()
             channel.flush()
@@ -180,7 +180,8 @@ class Server:
                 return self._farewell(channel, "another list of revoked certificates came: connect anew")
             if self._stop.requested:
                 return self._farewell(channel, "the Collector was told to stop")
-            self._host.poll(fds, min(tls.LOOK_SECONDS, channel.wait(self._host.monotonic())))
+            left = min(tls.LOOK_SECONDS, channel.wait(self._host.monotonic()))
+            self._host.poll([*fds, *self._collector.waits()], left)
 
     def _end_if_full(self, channel: Channel, now: float) -> None:
         """Below DISKSTOP: sync and acknowledge what was taken, then refuse; not permanently, space may come."""

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from extract import kinds
+from extract.carrier import Carrier
 from extract.extract import Ears, Extract, Settings
 from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams, check_start
 from extract.source import CaptureMethod, SourceSettings
 from extract.tabletask import TableTask, TaskSettings
 from trails.errors import OperatorError
+from trails.link import tls
 from trails.position import TrailName
 from trails.runtime.home import obeyed, purge
 from trails.runtime.home.registration import Registration
 from trails.runtime.language import globals as globals_file
 from trails.runtime.language.heartbeattable import HeartbeatTable
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.language.tableparams import environment
 from trails.runtime.process import clockdiff
 from trails.runtime.process.checking import is_asked, report_and_stop
@@ -89,19 +93,35 @@ def table_task(context: Context, params: ExtractParams) -> Process:
     told = params.settings(None, HeartbeatTable.of(globals_file.read(context.home)), context.host)
     if not params.file:
         raise OperatorError(
-            f"{params.group} reads tables: its parameter file must name EXTFILE, and no EXTTRAIL",
+            f"{params.group} reads tables: its parameter file must name EXTFILE or RMTFILE, and no EXTTRAIL",
             hint="Mend it, then START",
         )
+    name = TrailName.parse(params.file, context.home.root)
+    if params.remote is not None:  # until it is sent it lies hidden in our dirdat, whatever folder it will be in
+        name = TrailName.parse(os.path.join("dirdat", name.prefix), context.home.root)
     settings = TaskSettings(
-        params.group, context.home.id, context.host, TrailName.parse(params.file, context.home.root), params.file,
-        params.block_bytes, told.project, params.encrypt,
-    )  # fmt: skip
-    reader = kinds.of(params.url).table_reader(told)
-    try:
-        return TableTask(context.fs, settings, reader, context.clock, lambda text: context.log.info(LOADS, text))
-    except BaseException:
-        reader.close()
-        raise
+        params.group, context.home.id, context.host, name, params.file, params.block_bytes, told.project, params.encrypt
+    )
+    with ExitStack() as undo:
+        reader = kinds.of(params.url).table_reader(told)
+        undo.callback(reader.close)
+        sending = carrier(context, params, params.remote) if params.remote is not None else None
+        if sending is not None:
+            undo.callback(sending.close)
+        say = lambda text: context.log.info(LOADS, text)  # noqa: E731
+        task = TableTask(context.fs, settings, reader, context.clock, say, sending)
+        undo.pop_all()
+    return task
+
+
+def carrier(context: Context, params: ExtractParams, remote: RemoteHost) -> Carrier:
+    """What sends the file to RMTHOST; what is wrong with the certificates stops START."""
+    home = context.home
+    for code, text in tls.cautions(remote.host, params.file, secure=remote.tls, encrypt=params.encrypt):
+        context.log.warning(code, text)
+    if remote.tls:
+        tls.check_own(tls.folder_of(home.root), home.id)
+    return Carrier(home.root, params.group, context.host, remote, params.file, encrypt=params.encrypt)
 
 
 def settings(context: Context, params: ExtractParams, registration: Registration) -> Settings:

@@ -16,7 +16,7 @@ from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registered
-from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams, switches
+from trails.runtime.language import accepted, acceptedoptions, crypting, ddlparams, remotehost, switches
 from trails.runtime.language.ddlparams import DdlRules
 from trails.runtime.language.heartbeattable import HeartbeatTable
 from trails.runtime.language.params import (
@@ -32,6 +32,7 @@ from trails.runtime.language.params import (
     text,
     word,
 )
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.language.reportparams import ROLLOVER, SHARED
 from trails.runtime.language.tableparams import (
     COLUMN_HELP,
@@ -107,13 +108,20 @@ KEYWORDS = SHARED | table(
     Keyword(
         "EXTTRAIL", "trail",
         "The local trail to write, as in ADD EXTTRAIL.",
-        "EXTTRAIL ./dirdat/lt", acceptedoptions.stripped(_trail), required=True, instead=("EXTFILE",),
+        "EXTTRAIL ./dirdat/lt", acceptedoptions.stripped(_trail), required=True, instead=("EXTFILE", "RMTFILE"),
     ),
     Keyword(
         "EXTFILE", "file",
         "For ADD EXTRACT ..., SOURCEISTABLE, instead of EXTTRAIL: the file that gets the rows, by two characters as a "
         "trail. Its name is followed by nine zeros. It is replaced whole by each run.",
         "EXTFILE ./dirdat/in", acceptedoptions.stripped(_trail),
+    ),
+    remotehost.keyword(required=False),
+    Keyword(
+        "RMTFILE", "file",
+        "For ADD EXTRACT ..., SOURCEISTABLE, instead of EXTFILE: the file is sent to the home at RMTHOST, and gets its "
+        "name there once it is whole. Name it as that home does.",
+        "RMTFILE ./dirdat/in", acceptedoptions.stripped(_trail),
     ),
     crypting.keyword("Encrypt the trail's files from this start on."),
     Keyword(
@@ -195,6 +203,7 @@ class ExtractParams:
     database: Database = field(default_factory=Database)
     own: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
+    remote: RemoteHost | None = None
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
@@ -203,6 +212,7 @@ class ExtractParams:
             statements, KEYWORDS, "Extract", first="EXTRACT", also=lambda found: one_login(found, "SOURCEDB", URLS)
         )
         source = one_login(values, "SOURCEDB", URLS)
+        _check_remote(values)
         return cls(
             values.one("EXTRACT"),
             source.url,
@@ -216,7 +226,8 @@ class ExtractParams:
             values.has("ENCRYPTTRAIL"),
             source,
             _own(values, source.url),
-            values.one("EXTFILE", ""),
+            values.one("EXTFILE", "") or values.one("RMTFILE", ""),
+            values.one("RMTHOST", None),
         )
 
     def resolved(self, home: Home) -> ExtractParams:
@@ -247,6 +258,20 @@ class ExtractParams:
             self.own,
             method,
         )
+
+
+def _check_remote(values: Values) -> None:
+    """RMTHOST and RMTFILE go together, and beside EXTTRAIL or EXTFILE goes neither. Raises ParamErrors."""
+    host, file = values.statements("RMTHOST"), values.statements("RMTFILE")
+    errors = [remote.wrong("expected RMTFILE behind it, found none") for remote in host if not file]
+    if file and not host:
+        errors.append(file[0].wrong("expected RMTHOST, which says where that is, found none"))
+    for other in (*values.statements("EXTTRAIL"), *values.statements("EXTFILE")):
+        errors += [one.wrong(f"expected it, or {other.keyword}; found both") for one in file]
+    if host:
+        errors += remotehost.contradictions(values)
+    if errors:
+        raise ParamErrors(errors)
 
 
 def _own(values: Values, url: str) -> dict[str, Any]:

@@ -1,23 +1,23 @@
 """An Extract with SOURCEISTABLE: the rows of tables as they all stood at one CSN, as inserts in one file; then it ends.
 
     snapshot -> rows -> assembler -> a trail of one file under a hidden folder -> synced -> its name, in one rename
+                                                                                  or sent to another host (RMTFILE)
 
-Rule: under its name the file is always whole, of one run: what reads it never waits for more. So a run that is killed
-leaves the file of the run before as it was, and the next START begins anew. There is no place to go on from, as another
-run has another snapshot. The file's header says which one (SNAPSHOT), and so tells a load from the trail of a pipeline.
+Rule: the file is whole, or it has no name (trails/wholefile.py). A run that is killed, or whose link is given up,
+leaves the file of the run before as it was, at either host, and the next START begins anew.
 
 Each piece of rows is a transaction of that CSN, so that who applies the file can do it in parts.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from extract.assemble import BLOCK_BYTES, Assembler
 from extract.source import TableReader, TablesSnapshot
+from trails import wholefile
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint, WriteCheckpoint
 from trails.clock import Clock
 from trails.columns import Project
@@ -25,7 +25,6 @@ from trails.errors import OperatorError
 from trails.format import SNAPSHOT
 from trails.fs import Fs
 from trails.position import Position, TrailName
-from trails.reader import last_header
 from trails.record import INSERT, Image, TableDef
 from trails.runtime.process.group import GroupProcess, Request
 from trails.runtime.report.answers import LagAnswer, MetricsAnswer, StatusAnswer, WriteAnswer
@@ -33,10 +32,32 @@ from trails.runtime.report.metrics import Counters
 from trails.runtime.report.stats import Stats
 from trails.writer import TrailWriter, WriterIdentity
 
-ONE_FILE: Final = 1 << 62
 WAITS: Final = "Waiting for the source: a snapshot begins when the transactions that are open now have ended"
 
 Say = Callable[[str], None]
+
+
+class Sending(Protocol):
+    """What sends the file to another host."""
+
+    where: str
+    """The host, for people."""
+    sent: int
+    """Bytes of the file that are synced there."""
+    waits_for: str
+    """Why nothing goes on; empty while it does."""
+
+    def begin(self, file: TrailName, whole: Position) -> None:
+        """The file is finished, and ends at `whole`."""
+
+    def step(self) -> bool:
+        """Hear how far it is; whether the file is there. Raises GateError: it is not, and won't be."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to hear."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +79,11 @@ class TableTask(GroupProcess):
 
     called = "an Extract with SOURCEISTABLE"
 
-    def __init__(self, fs: Fs, settings: TaskSettings, reader: TableReader, clock: Clock, say: Say) -> None:
-        """Refuses a file that is not its own to replace."""
+    def __init__(
+        self, fs: Fs, settings: TaskSettings, reader: TableReader, clock: Clock, say: Say,
+        sending: Sending | None = None,
+    ) -> None:  # fmt: skip
+        """Refuses a file that is not its own to replace. `sending`: how the file gets to the host that it is for."""
         self._fs = fs
         self._settings = settings
         self._reader = reader
@@ -73,18 +97,27 @@ class TableTask(GroupProcess):
         self._table = ""
         self._waiting = True
         self._finished = ""
+        self._whole: Position | None = None
+        self._sending = sending
         self.stats: Stats = Stats(clock.now_us, settings.file_text)
-        name = settings.file
-        hidden = os.path.join(name.folder, f".{name.prefix}.{settings.group}.task")
-        self._hidden = TrailName(hidden, name.prefix, name.wallet_folder)
-        check_replaceable(fs, settings)
-        if fs.exists(name.path(0)):
-            say(f"SOURCEISTABLE begins anew: {name.path(0)} stays as it is until the new file is whole")
-        self._clear()
+        self._hidden = wholefile.hidden(settings.file, settings.group)
+        if sending is None:
+            self._check()
+            if fs.exists(settings.file.path(0)):
+                say(f"SOURCEISTABLE begins anew: {settings.file.path(0)} stays as it is until the new file is whole")
+        wholefile.clear(fs, self._hidden)
+
+    def _check(self) -> None:
+        told = self._settings
+        wholefile.check_replaceable(self._fs, told.file, f"EXTFILE {told.file_text}", told.home_id, told.group)
 
     # Process
 
     def step(self) -> bool:
+        if self._sending is not None and self._sending.step():
+            self._end(f"{self._settings.file_text} at {self._sending.where}")
+        if self._whole is not None:
+            return False
         if self._snapshot is None:
             self._snapshot = self._reader.poll()
             if self._snapshot is None:
@@ -92,7 +125,7 @@ class TableTask(GroupProcess):
             self._begin(self._snapshot)
         more = next(self._work, None)
         if more is None:
-            self._end(self._snapshot)
+            self._finish()
             return False
         return more
 
@@ -102,7 +135,7 @@ class TableTask(GroupProcess):
         told = self._settings
         identity = WriterIdentity(told.home_id, told.group, told.host, {**self._reader.identity(), SNAPSHOT: found.csn})
         self._writer = TrailWriter.open(
-            self._fs, self._hidden, identity, max_bytes=ONE_FILE, restart_open=True, encrypt=told.encrypt
+            self._fs, self._hidden, identity, max_bytes=wholefile.ONE_FILE, restart_open=True, encrypt=told.encrypt
         )
         self._assembler = Assembler(
             self._writer, Position(0, 0), found.csn, block_bytes=told.block_bytes, stats=self.stats,
@@ -132,28 +165,26 @@ class TableTask(GroupProcess):
         self._rows += len(rows)
         sink.commit(Position(0, self._rows), found.csn, found.time_us)
 
-    def _end(self, found: TablesSnapshot) -> None:
-        """The file gets its name when all of it is on disk."""
+    def _finish(self) -> None:
+        """All of the file is on disk: it gets its name, or is sent to where it gets one."""
         assert self._writer is not None and self._assembler is not None
         self._assembler.cut()
+        self._whole, self._table = self._writer.position, ""
         self._writer.finish()
-        check_replaceable(self._fs, self._settings)
-        path, rows = self._settings.file.path(0), self._assembler.operations
-        self._fs.rename(self._hidden.path(0), path)
-        self._fs.sync_dir(self._settings.file.folder)
-        self._clear()
-        self._table = ""
-        self._finished = (
-            f"{path} has {rows} rows of {len(found.tables)} tables as of {found.label} {found.csn}. Behind it "
-            f"changes begin with START REPLICAT ..., AFTERCSN {found.csn}"
-        )
+        if self._sending is not None:
+            self._sending.begin(self._hidden, self._whole)
+            return
+        self._check()
+        self._end(wholefile.publish(self._fs, self._hidden, self._settings.file))
 
-    def _clear(self) -> None:
-        """Remove what an earlier run has left."""
-        folder = self._hidden.folder
-        self._fs.makedirs(folder)
-        for name in self._fs.listdir(folder):
-            self._fs.remove(os.path.join(folder, name))
+    def _end(self, what: str) -> None:
+        found, sink = self._snapshot, self._assembler
+        assert found is not None and sink is not None
+        wholefile.clear(self._fs, self._hidden)
+        self._finished = (
+            f"{what} has {sink.operations} rows of {len(found.tables)} tables as of {found.label} {found.csn}. Behind "
+            f"it changes begin with START REPLICAT ..., AFTERCSN {found.csn}"
+        )
 
     def finished(self) -> str:
         return self._finished
@@ -166,25 +197,37 @@ class TableTask(GroupProcess):
         place = Place(0, 0, found.time_us, found.csn)
         read = ReadCheckpoint("Tables", place, place, csn_label=found.label)
         task = {"table": self._table, "rows": self._rows, "csn": found.csn, "label": found.label}
-        whole = {"whole": bool(self._finished)}
+        whole = {"whole": bool(self._finished), "sending": self._says_sending()}
         return Checkpoint(self._settings.group, "EXTRACT", (read,), (self._write(),), extra={"task": task | whole})
+
+    def _says_sending(self) -> str:
+        """How much of the file is at the other host; empty while there is nothing to send."""
+        if self._sending is None or self._whole is None or self._finished:
+            return ""
+        return f"{self._sending.sent} of {self._whole.rba} bytes sent to {self._sending.where}"
 
     def _write(self) -> WriteCheckpoint:
         end = self._writer.position.rba if self._writer is not None else 0
-        return WriteCheckpoint(0, end, self._clock.now_us(), self._settings.file_text, "EXTFILE")
+        if self._sending is None:
+            return WriteCheckpoint(0, end, self._clock.now_us(), self._settings.file_text, "EXTFILE")
+        return WriteCheckpoint(0, self._sending.sent, self._clock.now_us(), self._settings.file_text, "RMTFILE")
 
     def close(self) -> None:
         """Let go; what is not whole is removed."""
         self._reader.close()
+        if self._sending is not None:
+            self._sending.close()
         if self._writer is not None and not self._finished:
             self._writer.abandon()
-            self._clear()
+            wholefile.clear(self._fs, self._hidden)
 
     def waits(self) -> Sequence[int]:
-        return self._reader.waits()
+        return [*self._reader.waits(), *([self._sending.fileno()] if self._sending is not None else [])]
 
     def waits_for(self) -> str:
-        return WAITS if self._waiting else ""
+        if self._waiting:
+            return WAITS
+        return self._sending.waits_for if self._sending is not None and self._whole is not None else ""
 
     def counters(self) -> Counters:
         if self._assembler is None or self._writer is None:
@@ -198,7 +241,8 @@ class TableTask(GroupProcess):
         return {}
 
     def status(self) -> StatusAnswer:
-        text = WAITS if self._waiting else f"Reading table {self._table}, record {self._rows}"
+        says = [text for text in (self._says_sending(), self.waits_for()) if text]
+        text = ". ".join(says) or f"Reading table {self._table}, record {self._rows}"
         return StatusAnswer(text, write=(WriteAnswer.of(self._write()),))
 
     def lag(self) -> LagAnswer:
@@ -206,19 +250,3 @@ class TableTask(GroupProcess):
 
     def metrics(self) -> MetricsAnswer:
         return MetricsAnswer(write=WriteAnswer.of(self._write()), extra={"state": self.waits_for()})
-
-
-def check_replaceable(fs: Fs, settings: TaskSettings) -> None:
-    """Raise OperatorError where EXTFILE names the trail of a pipeline, or the file of another group."""
-    name = settings.file
-    header = last_header(fs, name)
-    if fs.exists(name.lock_path()) or fs.exists(name.last_path()) or (header and SNAPSHOT not in header.source):
-        raise OperatorError(
-            f"EXTFILE {settings.file_text}: a trail is there, which other groups write and read",
-            hint="Give EXTFILE two characters that no trail has",
-        )
-    if header and (header.home_id, header.group) != (settings.home_id, settings.group):
-        raise OperatorError(
-            f"EXTFILE {settings.file_text}: {name.path(0)} was written by group {header.group} of host {header.host}",
-            hint="Move that file away, or name another one",
-        )

@@ -154,11 +154,11 @@ def _check_trails(group: Registration, statements: Sequence[Statement]) -> None:
 
 def _check_file(group: Registration, statements: Sequence[Statement]) -> None:
     """A task that reads tables writes a file, and who captures changes a trail."""
-    wrong, instead = ("EXTTRAIL", "EXTFILE") if group.is_task else ("EXTFILE", "EXTTRAIL")
+    wrong, instead = (("EXTTRAIL",), "EXTFILE or RMTFILE") if group.is_task else (("EXTFILE", "RMTFILE"), "EXTTRAIL")
     errors = [
         statement.wrong(f"{group.name} was added with {group.source}, which writes {instead}")
         for statement in statements
-        if group.package == "extract" and statement.keyword == wrong
+        if group.package == "extract" and statement.keyword in wrong
     ]
     if errors:
         raise params.ParamErrors(errors)
@@ -174,7 +174,7 @@ def _program(group: Registration | None, statements: Sequence[Statement], path: 
     if "REPLICAT" in keywords:
         return "replicat"
     if "EXTRACT" in keywords:
-        if not keywords.isdisjoint(("EXTTRAIL", "TRANLOGOPTIONS", "SOURCEISTABLE")):
+        if not keywords.isdisjoint(("EXTTRAIL", "RMTFILE", "TRANLOGOPTIONS", "SOURCEISTABLE")):
             return "extract"  # also where it would send by itself, as GoldenGate's may
         return "pump" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "extract"
     raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first")

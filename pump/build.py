@@ -19,8 +19,6 @@ from trails.runtime.process.checking import is_asked, report_and_stop
 from trails.runtime.process.loop import Process
 from trails.runtime.process.startup import Context
 
-CODE_PLAIN = "TG-01231"
-CODE_READABLE = "TG-01522"
 CODE_PLAIN_COPY = "TG-01523"
 
 
@@ -33,17 +31,8 @@ def build(context: Context) -> Process:
         from pump.checking import check
 
         return report_and_stop(context, check(params, reg, context.home))
-    if not params.remote.tls and not tls.is_loopback(params.remote.host):
-        context.log.warning(
-            CODE_PLAIN,
-            f"NOTLS: the link to {params.remote.host} is plain TCP; whoever is on the way can read and change it.",
-        )
-    if params.encrypt and not params.remote.tls:
-        context.log.warning(
-            CODE_READABLE,
-            f"ENCRYPTTRAIL encrypts {params.trail} where it lies; with NOTLS its rows travel to {params.remote.host} "
-            "readable for whoever is on the way.",
-        )
+    for code, text in tls.cautions(params.remote.host, params.trail, secure=params.remote.tls, encrypt=params.encrypt):
+        context.log.warning(code, text)
     root = context.home.root
     _warn_of_plain_copy(context, params, TrailName.parse(reg.trail, root))
     remote = _registered(reg.trails, params.trail, params.group)

@@ -31,6 +31,8 @@ class PumpJob:
     alter_no: int = 0
     alter: dict[str, Any] = field(default_factory=dict)
     clock_diff_s: float = clockdiff.DEFAULT_SECONDS
+    whole: Position | None = None
+    """Where the file of a task ends, in place of a trail."""
 
     def start(self) -> Position | None:
         """Where the last ALTER wants to begin; None if it moves nothing. OperatorError for what no pump can obey."""

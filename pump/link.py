@@ -18,11 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError, UntrustedError
 from trails.host import THIS_HOST, Host
 from trails.link import tls
 from trails.runtime.home.home import Home
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.process.backoff import Backoff
 
 MAX_REPLY = 64 << 10

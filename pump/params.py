@@ -7,25 +7,15 @@ from dataclasses import dataclass, field
 
 from trails.errors import OperatorError
 from trails.position import TrailName
-from trails.runtime.language import accepted, acceptedoptions, crypting, params, switches
+from trails.runtime.language import accepted, acceptedoptions, crypting, params, remotehost, switches
 from trails.runtime.language.params import Keyword, ParamErrors, Pattern, Statement, Values
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.language.reportparams import ROLLOVER, SHARED
 from trails.runtime.language.tableparams import COLUMN_HELP, SHAPE, TableRules, clauses, patterns
 
 DEFAULT_WINDOW_MEGABYTES = 32
-DEFAULT_DEAD_SECONDS = 10
 DEFAULT_RETRY_DELAY = 10
 DEFAULT_RETRY_SECONDS = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteHost:
-    """RMTHOST: where the Manager listens that hands out Collectors."""
-
-    host: str
-    port: int
-    dead_seconds: int = DEFAULT_DEAD_SECONDS
-    tls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,39 +77,12 @@ def _check_order(found: Values, ignored: dict[int, frozenset[int]]) -> None:
         errors.append(found.statements("NOPASSTHRU")[0].wrong("expected PASSTHRU or NOPASSTHRU, found both"))
     if found.statements("RMTTRAIL")[0].line < found.statements("RMTHOST")[0].line:
         errors.append(found.statements("RMTTRAIL")[0].wrong("expected after RMTHOST, found before it"))
-    link = () if found.one("RMTHOST").tls else (*found.statements("RMTHOST"), *found.statements("RMTHOSTOPTIONS"))
-    errors += [
-        statement.wrong("expected ENCRYPT or NOTLS, found both")
-        for statement in link
-        if any(str(word).upper() == "ENCRYPT" for word in statement.words)
-    ]
+    errors += remotehost.contradictions(found)
     if found.has("PASSTHRU") and TableRules.of(found, ignored=ignored).has_columns:
         wrong = "options of TABLE, and IGNORE switches, need decoded blocks: expected no PASSTHRU, found it"
         errors.append(found.statements("PASSTHRU")[0].wrong(wrong))
     if errors:
         raise ParamErrors(errors)
-
-
-_RMTHOST = "host, MGRPORT n [, TIMEOUT seconds] [, NOTLS]"
-
-
-def _remote(statement: Statement) -> RemoteHost:
-    tls = not any(isinstance(word, str) and word.upper() == "NOTLS" for word in statement.words[1:])
-    words = [word for word in statement.words if tls or str(word).upper() != "NOTLS"]
-    if len(words) < 3 or len(words) % 2 == 0 or not all(isinstance(word, str) for word in words):
-        raise statement.error(_RMTHOST)
-    options: dict[str, int] = {}
-    for name, value in zip(words[1::2], words[2::2], strict=True):
-        key = str(name).upper()
-        if key not in _LIMITS or key in options:
-            raise statement.error(_RMTHOST + params.did_you_mean(key, _LIMITS), name)
-        options[key] = params.whole(statement, value, *_LIMITS[key])
-    if "MGRPORT" not in options:
-        raise statement.error(_RMTHOST)
-    return RemoteHost(str(words[0]), options["MGRPORT"], options.get("TIMEOUT", DEFAULT_DEAD_SECONDS), tls)
-
-
-_LIMITS = {"MGRPORT": (1, 65_535), "TIMEOUT": (1, 300)}
 
 
 def _trail(statement: Statement) -> str:
@@ -135,14 +98,7 @@ KEYWORDS = SHARED | params.table(
     *accepted.PUMP,
     ROLLOVER,
     Keyword("EXTRACT", "group", "Names the group; the first parameter.", "EXTRACT PMP1", params.group, required=True),
-    Keyword(
-        "RMTHOST", _RMTHOST,
-        "The remote host and its Manager's port. TIMEOUT is the number of seconds (1 to 300) of silence after which "
-        f"the other side is taken for dead: {DEFAULT_DEAD_SECONDS} if not given. The link is TLS with the home's "
-        "certificates (CREATE CERTIFICATES). With NOTLS, here and in the remote Manager's file, it is plain: then "
-        "anybody on the way can read and change the data.",
-        "RMTHOST there, MGRPORT 7809", acceptedoptions.stripped(_remote), required=True,
-    ),
+    remotehost.keyword(required=True),
     Keyword(
         "RMTTRAIL", "trail",
         "The remote trail, as the remote home names it. ADD RMTTRAIL must have added it.",

@@ -28,13 +28,20 @@ def check(fs: Fs, job: PumpJob, home: str, peer: str) -> None:
     if known is not None and known.place == place and known.home != home and not _asked_for_another(job, known):
         raise MismatchError(
             f"{peer} is of home {home or '(none)'}; {group} has sent this trail to home {known.home}",
-            hint=f"If the remote home was made anew: ALTER EXTRACT {group}, ETROLLOVER, and START it again",
+            hint=f"If the remote home was made anew: {_anew(job)}, and START it again",
         )
     pin = Pin(place, home, job.alter_no)
     if pin != known or not fs.exists(job.pinned):
         # On a full disk it sends all the same: what it has sent may be purged. The next session keeps the home.
         with suppress(DiskFullError):
             replace_durably(fs, job.pinned, json.dumps(asdict(pin)).encode())
+
+
+def _anew(job: PumpJob) -> str:
+    group = job.params.group
+    if job.whole is not None:
+        return f"DELETE EXTRACT {group}, ADD EXTRACT {group}, SOURCEISTABLE"
+    return f"ALTER EXTRACT {group}, ETROLLOVER"
 
 
 def _asked_for_another(job: PumpJob, known: Pin) -> bool:

@@ -248,7 +248,7 @@ class Pump(GroupProcess):
         return wire.Hello(
             home=job.home_id, group=job.params.group, host=job.host, trail=job.params.trail, trail_id=source.trail_id,
             source=source.source, alter=job.alter_no, start=self._start, megabytes=job.megabytes,
-            dead=job.params.remote.dead_seconds * 1000, encrypt=job.params.encrypt,
+            dead=job.params.remote.dead_seconds * 1000, encrypt=job.params.encrypt, whole=job.whole,
         )  # fmt: skip
 
     def _lost(self, error: GateError, now: float) -> None:

@@ -140,13 +140,13 @@ def _table_read(group: GroupFacts) -> list[str]:
     task = group.checkpoint.extra.get("task") if group.checkpoint else None
     if group.checkpoint is None or not isinstance(task, dict):
         return [f"{'Log Read Checkpoint':{_LABEL}}Not Available"]
-    whole = task.get("whole")
+    whole, sending = task.get("whole"), task.get("sending")
     file = f"{group.checkpoint.writes[0].trail}{0:09d}" if whole else "this run has not told that it is whole"
     return [
-        f"{'Log Read Checkpoint':{_LABEL}}{'All tables' if whole else 'Table ' + str(task.get('table'))}",
+        f"{'Log Read Checkpoint':{_LABEL}}{'All tables' if whole or sending else 'Table ' + str(task.get('table'))}",
         f"{'':{_LABEL}}{stamp(group.checkpoint.saved_us)}  Record {task.get('rows')}",
         f"{'':{_LABEL}}{task.get('label')} {task.get('csn')}",
-        f"{'Extract File':{_LABEL}}{file}",
+        f"{'Extract File':{_LABEL}}{sending or file}",
     ]
 
 

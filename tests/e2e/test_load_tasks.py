@@ -141,6 +141,44 @@ def test_a_load_by_file_while_rows_are_written(host: Host, source_db: str, targe
     equal(source_db, target_db)
 
 
+def test_a_load_over_the_network(host: Host, source_db: str, target_db: str):
+    """RMTFILE: the file gets its name at the other host. Its Manager is away, the Extract is killed; then it is there."""
+    port, low = free_ports(1)[0], free_ports(1)[0]
+    far = Host(host.home.parent / "far", port, host.environment)
+    far.home.mkdir()
+    far.run("CREATE SUBDIRS")
+    far.params("mgr", f"PORT {port}", "NOTLS", f"DYNAMICPORTLIST {low}-{min(low + 20, 65535)}")
+    far.params("load2", "REPLICAT load2", f"TARGETDB '{target_db}'", "MAP public.*, TARGET public.*;")
+    (far.home / "GLOBALS").write_text("CHECKPOINTTABLE gg.chk\n")
+    far.run("ADD REPLICAT load2, SPECIALRUN, EXTFILE ./dirdat/in")
+    host.params(
+        "load1", "EXTRACT load1", f"SOURCEDB '{source_db}'", f"RMTHOST 127.0.0.1, MGRPORT {port}, NOTLS",
+        "RMTFILE ./dirdat/in", "CHECKPOINTSECS 1", "TABLE public.*;",
+    )  # fmt: skip
+    file, left = far.home / "dirdat" / "in000000000", host.home / "dirdat" / ".in.LOAD1.task" / "in000000000"
+    host.run("START EXTRACT load1")
+    wait_for(lambda: "sent to 127.0.0.1" in host.look("INFO EXTRACT load1").out, lambda: host.report("load1"))
+    told = host.look("INFO EXTRACT load1").out
+    assert "All tables" in told and re.search(r"Extract File +0 of \d+ bytes sent to 127.0.0.1", told), told
+    wait_for(
+        lambda: re.search(r"sent to 127.0.0.1. Waiting .*refused", host.look("SEND EXTRACT load1, STATUS").out),
+        lambda: host.look("SEND EXTRACT load1, STATUS").out,
+    )
+    host.run("KILL EXTRACT load1")
+    assert left.exists() and not file.exists()
+    try:
+        far.run("START MANAGER")
+        host.run("START EXTRACT load1")
+        wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
+        assert "./dirdat/in at 127.0.0.1 has" in host.report("load1") and not left.exists()
+        assert "Extract File         ./dirdat/in000000000" in host.look("INFO EXTRACT load1").out
+        far.run("START REPLICAT load2")
+        wait_for(lambda: ended(far, "load2"), lambda: far.report("load2"))
+        equal(source_db, target_db)
+    finally:
+        far.run("STOP REPLICAT load2", "STOP MANAGER!", check=False)
+
+
 @pytest.mark.soak
 def test_what_loads_is_killed_and_started_again(host: Host, source_db: str, target_db: str):
     """A file is replaced whole or not at all, and applied exactly once."""

@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import pytest
 
-from extract.source import TablesSnapshot
-from extract.tabletask import TableTask, TaskSettings
+from extract.tabletask import TableTask
 from tests.support.crashing import crash_everywhere
-from tests.support.trail_script import TABLE, open_writer
-from trails.codec import decode_data
+from tests.support.tabletask import SETTINGS, ListReader, run, sent, stands, step_on
+from tests.support.trail_script import open_writer
 from trails.errors import AwayError, OperatorError
-from trails.format import SNAPSHOT, BlockKind
 from trails.position import TrailName
-from trails.reader import BlockReader
-from trails.record import INSERT, Image, TableDef
 from trails.testing import FakeClock, FaultFs
 
 pytestmark = pytest.mark.fault
-
-FILE = TrailName("/home/dirdat", "in")
-SETTINGS = TaskSettings("LOAD1", "home", "host", FILE, "./dirdat/in", block_bytes=1200)
-OTHER = TableDef("s", "other", TABLE.columns)
-PIECE, PIECES = 7, 6
-
-
-@dataclass
-class ListReader:
-    """Two tables of so many rows, as of a CSN; the connection may be lost before the last piece."""
-
-    csn: str
-    lost: bool = False
-    asked: int = 0
-
-    def identity(self) -> dict[str, str]:
-        return {"kind": "scripted"}
-
-    def poll(self) -> TablesSnapshot | None:
-        self.asked += 1
-        return None if self.asked < 3 else TablesSnapshot(self.csn, "CSN", (TABLE, OTHER), 5)
-
-    def rows(self, table: TableDef) -> Iterator[tuple[list[Image], int]]:
-        for piece in range(PIECES):
-            yield [], 0
-            if self.lost and table is OTHER and piece == PIECES - 1:
-                raise AwayError("the source went away")
-            yield [[f"{piece}/{n}", self.csn] for n in range(PIECE)], 100 * PIECE
-
-    def waits(self) -> list[int]:
-        return []
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @dataclass
@@ -68,41 +30,6 @@ class TaskWorld:
 
     def with_fs(self, fs: FaultFs) -> TaskWorld:
         return replace(self, fs=fs)
-
-
-def run(fs: FaultFs, reader: ListReader, settings: TaskSettings = SETTINGS) -> str:
-    """A whole run; what it says at its end."""
-    task = TableTask(fs, settings, reader, FakeClock(), lambda _text: None)
-    step_on(task)
-    task.flush()
-    task.close()
-    return task.finished()
-
-
-def step_on(task: TableTask) -> None:
-    for _ in range(100):
-        if task.finished():
-            break
-        task.step()
-
-
-def stands(fs: FaultFs) -> str:
-    """The CSN of the file that stands, all of whose rows are of one run; empty if there is none."""
-    if FILE.path(0) not in [f"{FILE.folder}/{name}" for name in fs.listdir(FILE.folder)]:
-        return ""
-    reader, rows = BlockReader(fs, FILE), list[tuple[str, str, str]]()
-    while (block := reader.read()) is not None:
-        if block.header.kind == BlockKind.DATA:
-            tables, records = decode_data(block.header, block.payload)
-            for record in records:
-                if record[0] == INSERT:
-                    name = reader.definitions[tables[record[1]]].name
-                    rows.append((name, *record[2]))
-    assert reader.header is not None and reader.closed
-    csn = reader.header.source[SNAPSHOT]
-    names = [(table, f"{piece}/{n}") for table in ("t", "other") for piece in range(PIECES) for n in range(PIECE)]
-    assert rows == [(*name, csn) for name in names]
-    return csn
 
 
 def test_the_file_is_replaced_whole_or_not_at_all():
@@ -142,3 +69,26 @@ def test_a_file_that_is_not_its_own_is_not_replaced():
     open_writer(fs).close()
     with pytest.raises(OperatorError, match="a trail is there"):
         run(fs, ListReader("2"), replace(SETTINGS, file=TrailName("/home/dirdat", "lt")))
+
+
+def test_a_file_for_another_host_waits_hidden_until_it_is_there():
+    """It gets no name here; INFO shows how much is sent, and nothing is left of it in the end."""
+    fs = FaultFs()
+    task, sending = sent(fs, "1")
+    (file, whole) = sending.order[0]
+    assert not task.finished() and fs.exists(file.path(0)) and stands(fs) == ""
+    sending.sent = 700
+    save = task.flush()
+    assert save is not None and save.extra["task"]["sending"] == f"700 of {whole.rba} bytes sent to there"
+    assert save.writes[0].type == "RMTFILE" and not save.extra["task"]["whole"]
+    assert task.status().status == f"700 of {whole.rba} bytes sent to there"
+    sending.waits_for = "Waiting for the Manager"
+    assert task.waits_for() == "Waiting for the Manager"
+    sending.done = True
+    task.step()
+    assert "./dirdat/in at there has 84 rows of 2 tables as of CSN 1" in task.finished()
+    task.close()
+    assert stands(fs) == "" and not fs.exists(file.path(0))
+    task, sending = sent(fs, "2")
+    task.close()
+    assert not fs.exists(sending.order[0][0].path(0))

@@ -35,7 +35,7 @@ from ggsci.web import remote
 from ggsci.web import server as page_server
 from ggsci.web.watch import HomesWatch
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from pump.pump import Pump
 from tests.support.capturing import Capture
 from tests.support.cuts import Cutter, Exercise, cutting
@@ -51,6 +51,7 @@ from trails.errors import AwayError
 from trails.fs import RealFs
 from trails.link import tls
 from trails.position import TrailName
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.report.report import Log
 
 Link = Callable[[Path], AbstractContextManager[Exercise]]

@@ -24,7 +24,7 @@ from collector.door import PumpDoor
 from collector.server import Server, listen
 from extract.extract import Extract
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from pump.pump import Pump
 from replicat.batches.engine import SparkEngine, SparkSettings
 from replicat.params import ReplicatParams
@@ -39,6 +39,7 @@ from tests.support.rowpath import CAME, ROOT, Chain, Passed, Profile, functions
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.language.params import parse_text
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.process.group import GroupProcess
 from trails.runtime.process.loop import Stop
 from trails.runtime.report.report import Log

@@ -17,7 +17,6 @@ from ggsci.certificates import files, revoking
 from pump.build import build
 from pump.checking import check_group
 from pump.link import greet
-from pump.params import RemoteHost
 from tests.support.homes import make_home
 from tests.support.interceptor import JUNK, Interceptor
 from tests.support.secure import Listening, certify, folder, without_certificates
@@ -31,6 +30,7 @@ from trails.position import Position, TrailName
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registration, TrailReg
 from trails.runtime.language.params import parse_text
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.process.loop import Stop
 from trails.runtime.process.startup import Context
 from trails.runtime.report.report import Log, Report

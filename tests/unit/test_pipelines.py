@@ -16,7 +16,7 @@ from ggsci.flow import health, holding, pipelines, stages
 from ggsci.flow.pipelines import Pipeline, Stage
 from pump import pin
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from tests.support.homes import answering, as_json, good, make_home, write
 from trails import checkpoint as checkpoints
 from trails.checkpoint import Checkpoint, Place, ReadCheckpoint
@@ -25,6 +25,7 @@ from trails.record import Column, TableDef
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import Home
 from trails.runtime.home.registration import Registered, Registration, TrailReg
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.process.control import ControlServer
 from trails.writer import TrailWriter, WriterIdentity
 

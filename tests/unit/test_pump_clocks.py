@@ -9,7 +9,7 @@ import pytest
 
 from demo.patience import wait_for
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from pump.phase import LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
@@ -20,6 +20,7 @@ from trails.link.channel import Channel
 from trails.link.wire import Side
 from trails.position import START, TrailName
 from trails.reader import last_header
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pump.params import KEYWORDS, PumpParams, RemoteHost
+from pump.params import KEYWORDS, PumpParams
 from trails.errors import ParamError
 from trails.runtime.language.params import parse_text
+from trails.runtime.language.remotehost import RemoteHost
 
 HEAD = "EXTRACT pmp1\nRMTHOST there, MGRPORT 7809\nRMTTRAIL ./dirdat/rt\n"
 

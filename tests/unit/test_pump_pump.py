@@ -14,7 +14,7 @@ from demo.patience import wait_for
 from pump import pin
 from pump.checking import check_group
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from pump.phase import LIVE, NEXT, LinkEvent, LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home, write
@@ -26,6 +26,7 @@ from trails.position import TrailName
 from trails.record import Column, TableDef
 from trails.runtime.home import pinned, registration
 from trails.runtime.home.registration import Registration
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.report.report import Log
 from trails.testing import After, FaultFs
 from trails.writer import TrailWriter, WriterIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pump.job import PumpJob
-from pump.params import PumpParams, RemoteHost
+from pump.params import PumpParams
 from pump.phase import LinkPhase
 from pump.pump import Pump
 from tests.support.homes import make_home
@@ -13,6 +13,7 @@ from trails.errors import AwayError
 from trails.fs import RealFs
 from trails.link.wire import Bye
 from trails.position import TrailName
+from trails.runtime.language.remotehost import RemoteHost
 from trails.runtime.process.backoff import Backoff
 from trails.runtime.report.report import Log
 from trails.testing import FakeClock

@@ -61,7 +61,10 @@ LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The pump names itself, its source trail, and its last ALTER (`start` None: that ALTER moves nothing)."""
+    """The pump names itself, its source trail, and its last ALTER (`start` None: that ALTER moves nothing).
+
+    `whole`: what is sent is the file of a task, and ends at this place of the source trail; None: it is a trail.
+    """
 
     home: str
     group: str
@@ -74,6 +77,7 @@ class Hello:
     megabytes: int
     dead: int
     encrypt: bool = False
+    whole: Position | None = None
     type: ClassVar[Type] = Type.HELLO
 
     @property
@@ -173,6 +177,7 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "source": (dict,),
     "alter": (int,),
     "start": (list, type(None)),
+    "whole": (list, type(None)),
     "megabytes": (int,),
     "dead": (int,),
     "origin": (list,),

@@ -24,6 +24,7 @@ CA: Final = "ca.crt"
 CERTIFICATE: Final = "home.crt"
 KEY: Final = "home.key"
 REVOKED: Final = "ca.crl"
+CODE_PLAIN, CODE_READABLE = "TG-01231", "TG-01522"
 HOME_URN: Final = "urn:trailgate:home:"
 CREATE_HINT: Final = (
     "Make certificates for both homes: CREATE CERTIFICATES, PEER folder, HOSTS 'names' in GGSCI of one of them; "
@@ -94,6 +95,18 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def cautions(host: str, what: str, *, secure: bool, encrypt: bool) -> list[tuple[str, str]]:
+    """What START warns of, each with its code, where `what` is sent to a host. `encrypt`: ENCRYPTTRAIL is given."""
+    found = []
+    if not secure and not is_loopback(host):
+        text = f"NOTLS: the link to {host} is plain TCP; whoever is on the way can read and change it."
+        found.append((CODE_PLAIN, text))
+    if encrypt and not secure:
+        text = f"ENCRYPTTRAIL encrypts {what} where it lies; with NOTLS its rows travel to {host} readable for"
+        found.append((CODE_READABLE, f"{text} whoever is on the way."))
+    return found
 
 
 # --- who the peer is --------------------------------------------------------------------------------------------------

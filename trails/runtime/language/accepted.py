@@ -171,10 +171,12 @@ EXTRACT: Final = (
     *_accept("PASSTHRU NOPASSTHRU", "an Extract on a database looks at its tables"),
     _all_but("DBOPTIONS", "the log has all that is asked of the source", "FETCHBATCHSIZE 1000"),
     *_not("SEQUENCE", _SEQUENCES, "SEQUENCE sales.*;"),
-    *_not("RMTHOST RMTTRAIL RMTHOSTOPTIONS",
+    *_not("RMTTRAIL",
           "an Extract on a database writes EXTTRAIL; a pump (ADD EXTRACT p, EXTTRAILSOURCE trail) sends it"),
+    _by_option("RMTHOSTOPTIONS", "What GoldenGate would write behind RMTHOST of an Extract that waits to be called",
+               "TCPBUFSIZE 100000"),
     *_not("SOURCEISTABLE", "ADD EXTRACT e, SOURCEISTABLE says so; remove it"),
-    *_not("SPECIALRUN RMTTASK RMTFILE", LOAD),
+    *_not("SPECIALRUN RMTTASK", LOAD),
     *_not("VAM", "an Extract reads the log of its database by itself; remove it"),
 )  # fmt: skip
 

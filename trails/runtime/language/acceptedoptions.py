@@ -59,6 +59,9 @@ OPTIONS: Mapping[str, Mapping[str, AcceptedOption]] = {
     "EXTFILE": _FORMAT
     | _options("MEGABYTES", "a load is one file", 1)
     | _options("PURGE", "the file is always replaced whole"),
+    "RMTFILE": _FORMAT
+    | _options("MEGABYTES", "a load is one file", 1)
+    | _options("PURGE", "the file is always replaced whole"),
     "RMTTRAIL": _FORMAT,
     "RMTHOST": _LINK,
     "RMTHOSTOPTIONS": _LINK,
