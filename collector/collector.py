@@ -53,7 +53,8 @@ class Collector:
         self._covered: Position | None = None  # the origin up to which a sync under way makes all durable
         self._ask: Callable[[], None] = lambda: None
         self._into = trail  # where blocks are written: of a task's file, under a hidden folder
-        self._arrived: wire.Ack | None = None  # the file of a task has its name, and nothing more is taken
+        self._whole: Position | None = None  # where the file of a task ends
+        self._arrived: wire.Ack | None = None  # it has its name, and nothing more is taken
         self._writer: TrailWriter | None = self._recover()
 
     def _recover(self) -> TrailWriter | None:
@@ -163,15 +164,14 @@ class Collector:
         if found is not None and found.copies == hello.trail_id:
             self._arrived = wire.Ack(whole, START)
             return True
-        self._into = wholefile.hidden(self._trail, hello.pump.replace("/", "."))
+        self._into, self._whole = wholefile.hidden(self._trail, hello.pump.replace("/", ".")), whole
         wholefile.clear(self._fs, self._into)
         return False
 
-    def _arrive(self, ack: wire.Ack) -> wire.Ack:
-        """What is synced, and, if it is all of a task's file, has its name."""
+    def _arrive(self, ack: wire.Ack) -> None:
+        """All of a task's file is synced: it gets its name."""
         hello, writer = self._hello, self._writer
-        if hello is None or writer is None or ack.origin != hello.whole:
-            return ack
+        assert hello is not None and writer is not None
         self._writer = None
         try:
             writer.finish()
@@ -180,7 +180,6 @@ class Collector:
         finally:
             writer.abandon()
         self._arrived = ack
-        return ack
 
     # blocks
 
@@ -246,7 +245,9 @@ class Collector:
                 self._covered = self._origin
             else:  # a rollover has synced all
                 ack = wire.Ack(self._origin, writer.durable)
-        return ack and self._arrive(ack)
+        if ack is not None and ack.origin == self._whole:
+            self._arrive(ack)
+        return ack
 
     def look(self) -> None:
         """While nothing comes: is the file still there that was acknowledged? Raises as a sync does if it is not."""
@@ -260,7 +261,10 @@ class Collector:
         writer = self._alive()
         writer.sync()
         self._covered, self._unsynced = None, False
-        return self._arrive(wire.Ack(self._origin, writer.durable))
+        ack = wire.Ack(self._origin, writer.durable)
+        if ack.origin == self._whole:
+            self._arrive(ack)
+        return ack
 
     def close(self) -> None:
         """Sync what was appended if that still can be, and let the trail go."""

@@ -22,7 +22,7 @@ from trails.runtime.home import obeyed, purge
 from trails.runtime.home.registration import Registration
 from trails.runtime.language import globals as globals_file
 from trails.runtime.language.heartbeattable import HeartbeatTable
-from trails.runtime.language.remotehost import RemoteHost
+from trails.runtime.language.remotehost import CarryOrder, RemoteHost
 from trails.runtime.language.tableparams import environment
 from trails.runtime.process import clockdiff
 from trails.runtime.process.checking import is_asked, report_and_stop
@@ -93,15 +93,16 @@ def table_task(context: Context, params: ExtractParams) -> Process:
     told = params.settings(None, HeartbeatTable.of(globals_file.read(context.home)), context.host)
     if not params.file:
         raise OperatorError(
-            f"{params.group} reads tables: its parameter file must name EXTFILE or RMTFILE, and no EXTTRAIL",
+            f"{params.group} reads tables: its parameter file must name EXTFILE, RMTFILE or RMTTASK, and no EXTTRAIL",
             hint="Mend it, then START",
         )
     name = TrailName.parse(params.file, context.home.root)
     if params.remote is not None:  # until it is sent it lies hidden in our dirdat, whatever folder it will be in
         name = TrailName.parse(os.path.join("dirdat", name.prefix), context.home.root)
     settings = TaskSettings(
-        params.group, context.home.id, context.host, name, params.file, params.block_bytes, told.project, params.encrypt
-    )
+        params.group, context.home.id, context.host, name, params.file, params.block_bytes, told.project,
+        params.encrypt, params.task,
+    )  # fmt: skip
     with ExitStack() as undo:
         reader = kinds.of(params.url).table_reader(told)
         undo.callback(reader.close)
@@ -121,7 +122,8 @@ def carrier(context: Context, params: ExtractParams, remote: RemoteHost) -> Carr
         context.log.warning(code, text)
     if remote.tls:
         tls.check_own(tls.folder_of(home.root), home.id)
-    return Carrier(home.root, params.group, context.host, remote, params.file, encrypt=params.encrypt)
+    order = CarryOrder(home.root, params.group, context.host, remote, params.file, params.encrypt, params.task)
+    return Carrier(order)
 
 
 def settings(context: Context, params: ExtractParams, registration: Registration) -> Settings:

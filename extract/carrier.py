@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from trails.errors import EXIT_AWAY, AwayError, OperatorError
 from trails.position import Position, TrailName
-from trails.runtime.language.remotehost import RemoteHost
+from trails.runtime.language.remotehost import CarryOrder
 
 COMMAND: Final = (sys.executable, "-P", "-m", "pump.carry")
 CLOSE_SECONDS: Final = 10.0
@@ -24,18 +24,14 @@ CLOSE_SECONDS: Final = 10.0
 class Carrier:
     """One such process, from START on."""
 
-    def __init__(
-        self, home: str, group: str, host: str, remote: RemoteHost, file: str, *, encrypt: bool,
-        command: tuple[str, ...] = COMMAND,
-    ) -> None:  # fmt: skip
-        """`host`: the name of this one; `file`: as the remote home names it."""
-        self.where = f"{remote.host}"
+    def __init__(self, order: CarryOrder, command: tuple[str, ...] = COMMAND) -> None:
+        self.where = order.remote.host
         self.sent = 0
         self.waits_for = ""
         self._heard = b""
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         os.set_blocking(self._out, False)
-        self._say(home=home, group=group, host=host, remote=asdict(remote), file=file, encrypt=encrypt)
+        self._say(**asdict(order))
 
     @property
     def _out(self) -> int:

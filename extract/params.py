@@ -12,6 +12,7 @@ from typing import Any
 from extract import kinds
 from extract.longtrans import SHAPE, LongSetting, long_setting
 from extract.source import BLOCK_KIB, RECONNECT_SECONDS, SourceSettings
+from trails import wholefile
 from trails.errors import OperatorError, ParamError
 from trails.position import TrailName
 from trails.runtime.home.home import Home
@@ -90,6 +91,18 @@ def _trail(statement: Statement) -> str:
     return path
 
 
+FILES = ("EXTFILE", "RMTFILE", "RMTTASK")
+"""Of an Extract that reads tables, each in place of EXTTRAIL."""
+_TASK = "REPLICAT, GROUP group"
+
+
+def _task(statement: Statement) -> str:
+    words = [str(one) for one in statement.words]
+    if len(words) != 3 or [one.upper() for one in words[:2]] != ["REPLICAT", "GROUP"]:
+        raise statement.error(_TASK)
+    return group(replace(statement, words=statement.words[2:]))
+
+
 KEYWORDS = SHARED | table(
     *accepted.EXTRACT,
     ROLLOVER,
@@ -108,7 +121,7 @@ KEYWORDS = SHARED | table(
     Keyword(
         "EXTTRAIL", "trail",
         "The local trail to write, as in ADD EXTTRAIL.",
-        "EXTTRAIL ./dirdat/lt", acceptedoptions.stripped(_trail), required=True, instead=("EXTFILE", "RMTFILE"),
+        "EXTTRAIL ./dirdat/lt", acceptedoptions.stripped(_trail), required=True, instead=FILES,
     ),
     Keyword(
         "EXTFILE", "file",
@@ -122,6 +135,12 @@ KEYWORDS = SHARED | table(
         "For ADD EXTRACT ..., SOURCEISTABLE, instead of EXTFILE: the file is sent to the home at RMTHOST, and gets its "
         "name there once it is whole. Name it as that home does.",
         "RMTFILE ./dirdat/in", acceptedoptions.stripped(_trail),
+    ),
+    Keyword(
+        "RMTTASK", _TASK,
+        "For ADD EXTRACT ..., SOURCEISTABLE, instead of EXTFILE: the rows go to this Replicat of the home at RMTHOST, "
+        "and its Manager starts it (ADD REPLICAT ..., SPECIALRUN). No file has to be named there, or carried.",
+        "RMTTASK REPLICAT, GROUP load2", _task,
     ),
     crypting.keyword("Encrypt the trail's files from this start on."),
     Keyword(
@@ -204,6 +223,8 @@ class ExtractParams:
     own: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
     remote: RemoteHost | None = None
+    task: str = ""
+    """The Replicat that RMTTASK names."""
 
     @classmethod
     def from_statements(cls, statements: Sequence[Statement]) -> ExtractParams:
@@ -226,8 +247,9 @@ class ExtractParams:
             values.has("ENCRYPTTRAIL"),
             source,
             _own(values, source.url),
-            values.one("EXTFILE", "") or values.one("RMTFILE", ""),
+            values.one("EXTFILE", "") or values.one("RMTFILE", "") or _file_of(values.one("RMTTASK", "")),
             values.one("RMTHOST", None),
+            values.one("RMTTASK", ""),
         )
 
     def resolved(self, home: Home) -> ExtractParams:
@@ -260,14 +282,23 @@ class ExtractParams:
         )
 
 
+def _file_of(task: str) -> str:
+    return wholefile.of_task(task) if task else ""
+
+
 def _check_remote(values: Values) -> None:
-    """RMTHOST and RMTFILE go together, and beside EXTTRAIL or EXTFILE goes neither. Raises ParamErrors."""
-    host, file = values.statements("RMTHOST"), values.statements("RMTFILE")
-    errors = [remote.wrong("expected RMTFILE behind it, found none") for remote in host if not file]
-    if file and not host:
-        errors.append(file[0].wrong("expected RMTHOST, which says where that is, found none"))
-    for other in (*values.statements("EXTTRAIL"), *values.statements("EXTFILE")):
-        errors += [one.wrong(f"expected it, or {other.keyword}; found both") for one in file]
+    """One place to write to, and RMTHOST beside one of another host. Raises ParamErrors."""
+    host = values.statements("RMTHOST")
+    there = [*values.statements("RMTFILE"), *values.statements("RMTTASK")]
+    places = [*values.statements("EXTTRAIL"), *values.statements("EXTFILE"), *there]
+    errors = [
+        one.wrong("expected RMTFILE or RMTTASK of a task beside it, found neither; a trail is sent by a pump")
+        for one in host
+        if not there
+    ]
+    if there and not host:
+        errors.append(there[0].wrong("expected RMTHOST, which says where that is, found none"))
+    errors += [one.wrong(f"expected it, or {places[0].keyword}; found both") for one in places[1:]]
     if host:
         errors += remotehost.contradictions(values)
     if errors:

@@ -62,7 +62,10 @@ class Sending(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """`file`: where the rows go, and `file_text` as the operator wrote it. `project`: where TABLE has options."""
+    """`file`: where the rows go, and `file_text` as the operator wrote it. `project`: where TABLE has options.
+
+    `task`: the Replicat of another host that applies it (RMTTASK).
+    """
 
     group: str
     home_id: str
@@ -72,6 +75,7 @@ class TaskSettings:
     block_bytes: int = BLOCK_BYTES
     project: Project | None = None
     encrypt: bool = False
+    task: str = ""
 
 
 class TableTask(GroupProcess):
@@ -115,7 +119,7 @@ class TableTask(GroupProcess):
 
     def step(self) -> bool:
         if self._sending is not None and self._sending.step():
-            self._end(f"{self._settings.file_text} at {self._sending.where}")
+            self._end(self._shown)
         if self._whole is not None:
             return False
         if self._snapshot is None:
@@ -197,8 +201,15 @@ class TableTask(GroupProcess):
         place = Place(0, 0, found.time_us, found.csn)
         read = ReadCheckpoint("Tables", place, place, csn_label=found.label)
         task = {"table": self._table, "rows": self._rows, "csn": found.csn, "label": found.label}
-        whole = {"whole": bool(self._finished), "sending": self._says_sending()}
+        whole = {"whole": bool(self._finished), "sending": self._says_sending(), "file": self._shown}
         return Checkpoint(self._settings.group, "EXTRACT", (read,), (self._write(),), extra={"task": task | whole})
+
+    @property
+    def _shown(self) -> str:
+        """Where the rows go, for people."""
+        told, there = self._settings, self._sending
+        name = f"REPLICAT {told.task}" if told.task else f"{told.file_text}{0:09d}"
+        return f"{name} at {there.where}" if there is not None else name
 
     def _says_sending(self) -> str:
         """How much of the file is at the other host; empty while there is nothing to send."""
@@ -210,7 +221,8 @@ class TableTask(GroupProcess):
         end = self._writer.position.rba if self._writer is not None else 0
         if self._sending is None:
             return WriteCheckpoint(0, end, self._clock.now_us(), self._settings.file_text, "EXTFILE")
-        return WriteCheckpoint(0, self._sending.sent, self._clock.now_us(), self._settings.file_text, "RMTFILE")
+        how = "RMTTASK" if self._settings.task else "RMTFILE"
+        return WriteCheckpoint(0, self._sending.sent, self._clock.now_us(), self._settings.file_text, how)
 
     def close(self) -> None:
         """Let go; what is not whole is removed."""

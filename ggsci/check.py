@@ -152,9 +152,12 @@ def _check_trails(group: Registration, statements: Sequence[Statement]) -> None:
         raise params.ParamErrors(errors)
 
 
+_FILES = ("EXTFILE", "RMTFILE", "RMTTASK")
+
+
 def _check_file(group: Registration, statements: Sequence[Statement]) -> None:
     """A task that reads tables writes a file, and who captures changes a trail."""
-    wrong, instead = (("EXTTRAIL",), "EXTFILE or RMTFILE") if group.is_task else (("EXTFILE", "RMTFILE"), "EXTTRAIL")
+    wrong, instead = (("EXTTRAIL",), "EXTFILE, RMTFILE or RMTTASK") if group.is_task else (_FILES, "EXTTRAIL")
     errors = [
         statement.wrong(f"{group.name} was added with {group.source}, which writes {instead}")
         for statement in statements
@@ -174,7 +177,7 @@ def _program(group: Registration | None, statements: Sequence[Statement], path: 
     if "REPLICAT" in keywords:
         return "replicat"
     if "EXTRACT" in keywords:
-        if not keywords.isdisjoint(("EXTTRAIL", "RMTFILE", "TRANLOGOPTIONS", "SOURCEISTABLE")):
+        if not keywords.isdisjoint((*_FILES, "EXTTRAIL", "TRANLOGOPTIONS", "SOURCEISTABLE")):
             return "extract"  # also where it would send by itself, as GoldenGate's may
         return "pump" if "RMTHOST" in keywords or "SOURCEDB" not in keywords else "extract"
     raise ParamError(f"{path}:1: expected EXTRACT group or REPLICAT group first")

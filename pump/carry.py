@@ -1,7 +1,8 @@
 """`python -P -m pump.carry`: sends the file of a task that reads tables, whole (RMTFILE). Its Extract starts it.
 
     first line of standard input     where to: the Manager there is greeted at once, so that a mistake is told early
-    second line                      the file is finished: it is sent, by a Pump that ends where the file does
+    second line                      the file is finished: it is sent, by a Pump that ends where the file does; then the
+                                     Manager there is asked to start the Replicat that RMTTASK names, if it does
     standard output                  a line of JSON: how far it is, that it is there, or why it can't be
 
 Rule: the Extract knows no link, and this knows no source. It ends with its input, so also when its Extract is killed;
@@ -15,44 +16,27 @@ import os
 import select
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pump.job import PumpJob
-from pump.link import greet
-from pump.params import PumpParams
+from pump.link import LinkRequest, ask
+from pump.params import DEFAULT_RETRY_DELAY, DEFAULT_RETRY_SECONDS, PumpParams
 from pump.pump import Pump
 from trails.clock import RealClock
 from trails.errors import AwayError, GateError
 from trails.link import tls
 from trails.position import START, Position, TrailName
 from trails.runtime.home.home import Home
-from trails.runtime.language.remotehost import RemoteHost
+from trails.runtime.language.remotehost import CarryOrder
 from trails.runtime.masking import mask
 from trails.runtime.process import clockdiff
+from trails.runtime.process.backoff import Backoff
 from trails.runtime.report.report import Log, quietly
 
 PRODUCT = "EXTRACT"
 MEGABYTES = 1 << 40
 """Of a file at the other host: it never rolls over."""
 TELL_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class CarryOrder:
-    """The first line. `file`: as the remote home names it; `host`: the name of this one."""
-
-    home: str
-    group: str
-    host: str
-    remote: RemoteHost
-    file: str
-    encrypt: bool
-
-    @classmethod
-    def of(cls, told: dict[str, Any]) -> CarryOrder:
-        """From its JSON."""
-        return cls(**{**told, "remote": RemoteHost(**told["remote"])})
 
 
 def main() -> int:
@@ -68,8 +52,8 @@ def main() -> int:
     try:
         _greet(order, home)
         second = next(lines, None)
-        if second is not None:
-            _send(_job(order, home, second), home, log)
+        if second is not None and _send(_job(order, home, second), home, log) and _start(order, home):
+            tell(done=True)
     except GateError as error:
         tell(error=mask(error.message), hint=error.hint, code=error.exit_code)
         return error.exit_code
@@ -91,14 +75,24 @@ def _lines() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+def _asked(order: CarryOrder, home: Home) -> LinkRequest:
+    remote = order.remote
+    folder = tls.folder_of(home.root) if remote.tls else ""
+    return LinkRequest(remote.host, remote.port, order.file, f"{home.id}/{order.group}", b"", folder)
+
+
 def _greet(order: CarryOrder, home: Home) -> None:
     """A mistake ends the Extract before it reads anything; who is away may have come back by then."""
-    remote = order.remote
+    seconds = float(order.remote.dead_seconds)
     try:
-        greet(remote, home, float(remote.dead_seconds))
+        ask(_asked(order, home), seconds, seconds, "PING")
         tell(waits="")
     except AwayError as error:
-        tell(waits=f"Waiting for the Manager at {remote.host}:{remote.port}: {mask(error.message)}")
+        tell(waits=_waits(order, error))
+
+
+def _waits(order: CarryOrder, error: AwayError) -> str:
+    return f"Waiting for the Manager at {order.remote.host}:{order.remote.port}: {mask(error.message)}"
 
 
 def _job(order: CarryOrder, home: Home, told: dict[str, Any]) -> PumpJob:
@@ -111,7 +105,8 @@ def _job(order: CarryOrder, home: Home, told: dict[str, Any]) -> PumpJob:
     )  # fmt: skip
 
 
-def _send(job: PumpJob, home: Home, log: Log) -> None:
+def _send(job: PumpJob, home: Home, log: Log) -> bool:
+    """Until the file is there; False if the Extract is gone."""
     clock = RealClock()
     pump = Pump(job, home.fs, log, clock)
     try:
@@ -121,20 +116,43 @@ def _send(job: PumpJob, home: Home, log: Log) -> None:
             here = pump.status().read
             place = Position(here.seqno, here.rba) if here is not None else START
             if place == job.whole:
-                tell(sent=place.rba, done=True)
-                return
+                tell(sent=place.rba)
+                return True
             if (now := clock.monotonic()) >= due:
                 due = now + TELL_SECONDS
                 tell(sent=place.rba, waits=pump.waits_for())
-            if not more and _ended(home, pump):
-                return
+            if not more and _is_over(home, pump.waits(), pump.idle_seconds()):
+                return False
     finally:
         pump.close()
 
 
-def _ended(home: Home, pump: Pump) -> bool:
+def _start(order: CarryOrder, home: Home) -> bool:
+    """Have the Replicat started that RMTTASK names, if it does; False if the Extract is gone.
+
+    Its Manager may have gone since, or a run of it is not over yet. If only the answer was lost, that run ends, and
+    another one finds nothing to do.
+    """
+    seconds, clock = float(order.remote.dead_seconds), RealClock()
+    backoff = Backoff(DEFAULT_RETRY_SECONDS, DEFAULT_RETRY_DELAY)
+    while order.task:
+        try:
+            ask(_asked(order, home), seconds, seconds, "START TASK")
+            break
+        except AwayError as error:
+            again = backoff.again(clock.monotonic())
+            if again is None:
+                raise
+            tell(waits=_waits(order, error))
+        while (left := again - clock.monotonic()) > 0:
+            if _is_over(home, [], left):
+                return False
+    return True
+
+
+def _is_over(home: Home, waits: list[int], seconds: float) -> bool:
     """Wait until there is something to do; whether the Extract is gone."""
-    found = home.fs.host.poll([*pump.waits(), sys.stdin.fileno()], min(TELL_SECONDS, pump.idle_seconds()))
+    found = home.fs.host.poll([*waits, sys.stdin.fileno()], min(TELL_SECONDS, seconds))
     return any(fd == sys.stdin.fileno() and events & (select.POLLIN | select.POLLHUP) for fd, events in found)
 
 

@@ -68,14 +68,14 @@ def dial(request: LinkRequest, timeout: float, answer: float = ANSWER_SECONDS) -
 
     Raises AwayError if Manager or Collector can't be reached or can't serve now, OperatorError if a person must act.
     """
-    port = _ask(request, timeout, answer)
+    port = ask(request, timeout, answer)
     return _connect(request, port, f"Collector at {request.host}:{port}", timeout)
 
 
 def greet(remote: RemoteHost, home: Home, seconds: float) -> None:
     """Ask whether the Manager at RMTHOST answers us, certificates and access rules included. Raises as dial()."""
     folder = tls.folder_of(home.root) if remote.tls else ""
-    _ask(LinkRequest(remote.host, remote.port, "", home.id, b"", folder), seconds, seconds, "PING")
+    ask(LinkRequest(remote.host, remote.port, "", home.id, b"", folder), seconds, seconds, "PING")
 
 
 def _connect(request: LinkRequest, port: int, who: str, timeout: float) -> socket.socket:
@@ -154,7 +154,8 @@ def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None
     raise ProtocolError(f"{who} answered in plain text where TLS was asked for")
 
 
-def _ask(request: LinkRequest, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
+def ask(request: LinkRequest, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
+    """Ask the Manager; the port that it tells. Raises as dial()."""
     with _connect(request, request.port, request.manager, timeout) as sock:
         _notice_death(sock, timeout)
         try:

@@ -9,6 +9,7 @@ pipeline; a trail also has a lock and a note of its last file beside it, and suc
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from trails.errors import MismatchError
@@ -19,6 +20,17 @@ from trails.reader import last_header
 
 ONE_FILE: Final = 1 << 62
 """Bytes that no file has: a load never rolls over."""
+
+
+def of_task(group: str) -> str:
+    """The file of a Replicat that is a task and names none: RMTTASK sends it there, and has the Manager start it."""
+    return f"./dirdat/.{group}.rmttask/in"
+
+
+def task_of(trail: str) -> str:
+    """The Replicat that such a file is for; empty where it is another one."""
+    found = re.fullmatch(r"\.([A-Z][A-Z0-9_]{0,7})\.rmttask", os.path.basename(os.path.dirname(trail)))
+    return found[1] if found else ""
 
 
 def hidden(name: TrailName, group: str) -> TrailName:

@@ -16,6 +16,7 @@ from ggsci.commands.database import delete_row
 from ggsci.commands.placing import known_csn, of_extract, of_new_extract, of_pump, of_replicat, source_url
 from ggsci.commands.session import OperatorSession
 from ggsci.table.grammar import CommandError, Parsed
+from trails import wholefile
 from trails.checkpoint import load as load_checkpoints
 from trails.checkpoint import reserve as reserve_checkpoint
 from trails.errors import DamageError, GateError
@@ -35,7 +36,7 @@ def add_extract(session: OperatorSession, command: Parsed) -> None:
     if command.has(registrations.SOURCEISTABLE):
         _refuse_places(command)
         _add(session, command, Registration(command.operand, "EXTRACT", registrations.SOURCEISTABLE), {})
-        session.say("EXTRACT added: a task, which EXTFILE of its parameter file says where to write.")
+        session.say("EXTRACT added: a task. EXTFILE, RMTFILE or RMTTASK of its parameter file says where to write.")
         return
     alter = of_pump(session, command, trail) if trail else of_new_extract(session, command)
     _add(session, command, _extract(command, trail), alter)
@@ -52,16 +53,21 @@ def _extract(command: Parsed, trail: str) -> Registration:
 def add_replicat(session: OperatorSession, command: Parsed) -> None:
     """Register a Replicat on a trail."""
     home = session.home
-    trail = command.text("EXTTRAIL") or command.text("EXTFILE")
-    source = registrations.SPECIALRUN if command.has("EXTFILE") else "TRAIL"
-    if source == registrations.SPECIALRUN:
-        _refuse_places(command)
-    elif command.has(registrations.SPECIALRUN):
+    trail, special = command.text("EXTTRAIL"), command.has(registrations.SPECIALRUN)
+    if trail and special:
         raise CommandError("ADD REPLICAT: SPECIALRUN applies a file: name EXTFILE, not EXTTRAIL")
+    source = "TRAIL" if trail else registrations.SPECIALRUN
+    if not trail:
+        if not (special or command.has("EXTFILE")):
+            raise CommandError("ADD REPLICAT: expected EXTTRAIL or EXTFILE, which say what is applied, or SPECIALRUN")
+        _refuse_places(command)
+        trail = command.text("EXTFILE") or wholefile.of_task(command.operand)
     alter = of_replicat(session, command, trail)
     table = command.text("CHECKPOINTTABLE") or str(globals_file.read(home).one("CHECKPOINTTABLE", ""))
     _add(session, command, Registration(command.operand, "REPLICAT", source, trail, checkpoint_table=table), alter)
-    session.say("REPLICAT added.")
+    sent = source == registrations.SPECIALRUN and not command.has("EXTFILE")
+    how = f": a task, which RMTTASK REPLICAT, GROUP {command.operand} of an Extract sends rows to" if sent else ""
+    session.say(f"REPLICAT added{how}.")
 
 
 _PLACES = ("BEGIN", "EXTSEQNO", "EXTRBA", "CSN", "LSN", "SCN", "LOGNUM", "LOGPOS", "GTID")

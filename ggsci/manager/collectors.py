@@ -32,15 +32,20 @@ from ggsci.manager.door import MAX_REQUEST, ManagerDoor, Refusal, Visitor
 from ggsci.manager.noted import Noted
 from ggsci.manager.params import ManagerParams
 from ggsci.spawning import THIS_SYSTEM, Processes, Spawned
+from trails import wholefile
 from trails.clock import Clock
 from trails.errors import GateError, OperatorError
 from trails.link import tls
 from trails.position import TrailName
 from trails.runtime.home import registration as registrations
+from trails.runtime.home import status as statuses
 from trails.runtime.home.home import Home
+from trails.runtime.home.registration import Registration
 from trails.runtime.report.report import Log, quietly
 
 VERSION = 1
+COLLECTOR, TASK = "START COLLECTOR", "START TASK"
+VERBS = (COLLECTOR, TASK, "PING")
 TERM_SECONDS = 5.0
 KILL_SECONDS = 10.0
 START_SECONDS = 120.0
@@ -134,6 +139,8 @@ class Collectors:
         self._pool = manager_ports.Pool()
         self.no_space: Callable[[TrailName], str] = lambda _trail: ""
         """Why no Collector for this trail may be started now (the Manager's disk guard sets it); empty if one may."""
+        self.start_task: Callable[[str], object] = lambda _name: None
+        """Starts a Replicat that is a task, by its name (the Manager's groups set it)."""
         self._door = door(params, tls.folder_of(home.root), log, clock)
         self._certificates = Expiry(home, log)
 
@@ -194,10 +201,16 @@ class Collectors:
         try:
             asked = _object(line)
             _check_home(visitor, asked)
-            if asked.get("verb") == "PING":
+            if asked.get("verb") == "PING" and not asked.get("trail"):
                 self._door.answer(visitor, {"ok": True, "port": self.port})
                 return
             pump, trail = self._understand(asked)
+            task = self._task_of(trail)
+            if asked["verb"] != COLLECTOR:
+                if asked["verb"] == TASK:
+                    self._start_task(task, visitor)
+                self._door.answer(visitor, {"ok": True, "port": self.port})
+                return
             self._check_share(pump, trail)
             if why := self.no_space(trail):
                 raise Refusal(why, permanent=False)
@@ -250,8 +263,9 @@ class Collectors:
             raise Refusal(
                 f"this Manager speaks version {VERSION}, the pump {version!r:.40}; use the same release", permanent=True
             )
-        if verb != "START COLLECTOR" or not (isinstance(trail, str) and isinstance(pump, str) and _PUMP.match(pump)):
-            raise Refusal("expected START COLLECTOR with trail and pump", permanent=True)
+        named = isinstance(trail, str) and isinstance(pump, str) and _PUMP.match(pump)
+        if verb not in VERBS or not (named and isinstance(trail, str) and isinstance(pump, str)):
+            raise Refusal(f"expected {COLLECTOR} with trail and pump", permanent=True)
         return pump, self._trail(trail)
 
     def _trail(self, text: str) -> TrailName:
@@ -271,6 +285,28 @@ class Collectors:
                 if TrailName.parse(path, self._home.root) == trail:
                     raise Refusal(f"trail {text} is written by EXTRACT {group.name} of this home", permanent=True)
         return trail
+
+    def _task_of(self, trail: TrailName) -> Registration | None:
+        """The Replicat that a file of RMTTASK is for, None where it is another file or trail. Raises Refusal."""
+        group = wholefile.task_of(str(trail))
+        if not group:
+            return None
+        for found in registrations.all(self._home):
+            if found.name == group and found.kind == "REPLICAT" and found.is_task and self._is_of(found, trail):
+                if statuses.status_of(self._home, found).status.is_alive:
+                    raise Refusal(f"REPLICAT {group} is running; its file is not replaced under it", permanent=False)
+                return found
+        what = f"this home has no task REPLICAT {group} that names no file"
+        raise Refusal(f"{what}: ADD REPLICAT {group}, SPECIALRUN", permanent=True)
+
+    def _is_of(self, group: Registration, trail: TrailName) -> bool:
+        return TrailName.parse(group.trail, self._home.root) == trail
+
+    def _start_task(self, task: Registration | None, visitor: Visitor) -> None:
+        if task is None:
+            raise Refusal(f"{TASK}: expected the file of a Replicat that names none", permanent=True)
+        self._log.info(RECEIVED, f"Command received from {visitor.peer}: {TASK} {task.name}.")
+        self.start_task(task.name)
 
     def _check_share(self, pump: str, trail: TrailName) -> None:
         """Refuse a home that has its share of the Collectors; the one that this request replaces does not count."""

@@ -98,6 +98,7 @@ class Manager(Process):
         self._disk = Disk(home, self._limits(), log, clock)
         self._collectors.no_space = lambda trail: self._disk.no_space(trail=trail)
         self._children.no_space = self._disk.no_space
+        self._collectors.start_task = self._children.start
         self._disk.reader_to_come = self._children.reader_to_come
         self._note_rules()
         log.info(STARTED, f"Manager listens for pumps at {params.bind}, port {self._collectors.port}.")

@@ -52,7 +52,7 @@ ROWS = (
          Option("BEGIN", Takes.TEXT), *_START_AT, *_CSN, *_LOG, _DESC,
          notes="TRANLOG is the usual way to capture, and needs no word. TRIGGERLOG reads a queue that triggers fill, "
          "where a source does not give its log (docs/trigger-source.md). SOURCEISTABLE makes a task: it reads tables "
-         "once, as of one CSN, into EXTFILE, and ends (docs/initial-load.md). "
+         "once, as of one CSN, into EXTFILE or to another host (RMTFILE, RMTTASK), and ends (docs/initial-load.md). "
          "An Extract begins where it was registered (BEGIN NOW, the default). "
          + _LOG_NOTE + "A pump begins at its trail's first "
          "file. "
@@ -78,12 +78,13 @@ ROWS = (
          "Register a Replicat on a trail, or on a file of SOURCEISTABLE.",
          "ADD REPLICAT rep1, EXTTRAIL ./dirdat/rt, CHECKPOINTTABLE gg.checkpoint ; "
          "ADD REPLICAT load2, SPECIALRUN, EXTFILE ./dirdat/in, CHECKPOINTTABLE gg.checkpoint",
-         Option("SPECIALRUN"), Option("EXTTRAIL", Takes.TRAIL, choice="source", needed=True),
-         Option("EXTFILE", Takes.TRAIL, choice="source", needed=True), Option("CHECKPOINTTABLE", Takes.TABLE),
+         Option("SPECIALRUN"), Option("EXTTRAIL", Takes.TRAIL, choice="source"),
+         Option("EXTFILE", Takes.TRAIL, choice="source"), Option("CHECKPOINTTABLE", Takes.TABLE),
          *_START_AT, *_BEGIN, _DESC,
          notes="Without CHECKPOINTTABLE, the table is that of GLOBALS. A Replicat whose row is still in the target "
          "goes on where the row says. With EXTFILE it is a task, as SPECIALRUN says too: it applies that file to its "
-         "end, each row exactly once, and ends (docs/initial-load.md). "
+         "end, each row exactly once, and ends (docs/initial-load.md). SPECIALRUN without EXTFILE applies what RMTTASK "
+         "of an Extract sends to it, and the Manager starts it then. "
          + _POSITION_NOTE),
     row(GROUPS, "ALTER REPLICAT", "groups:alter_replicat", Takes.GROUP,
          "Give a stopped Replicat another place in its trail. Obeyed once, at the next START.",

@@ -142,7 +142,10 @@ def test_a_load_by_file_while_rows_are_written(host: Host, source_db: str, targe
 
 
 def test_a_load_over_the_network(host: Host, source_db: str, target_db: str):
-    """RMTFILE: the file gets its name at the other host. Its Manager is away, the Extract is killed; then it is there."""
+    """RMTFILE: the file gets its name at the other host. Its Manager is away, the Extract is killed, and begins anew.
+
+    Then RMTTASK: the other Manager starts the Replicat, and no file is named.
+    """
     port, low = free_ports(1)[0], free_ports(1)[0]
     far = Host(host.home.parent / "far", port, host.environment)
     far.home.mkdir()
@@ -151,10 +154,10 @@ def test_a_load_over_the_network(host: Host, source_db: str, target_db: str):
     far.params("load2", "REPLICAT load2", f"TARGETDB '{target_db}'", "MAP public.*, TARGET public.*;")
     (far.home / "GLOBALS").write_text("CHECKPOINTTABLE gg.chk\n")
     far.run("ADD REPLICAT load2, SPECIALRUN, EXTFILE ./dirdat/in")
-    host.params(
-        "load1", "EXTRACT load1", f"SOURCEDB '{source_db}'", f"RMTHOST 127.0.0.1, MGRPORT {port}, NOTLS",
-        "RMTFILE ./dirdat/in", "CHECKPOINTSECS 1", "TABLE public.*;",
+    link = (
+        "EXTRACT load1", f"SOURCEDB '{source_db}'", f"RMTHOST 127.0.0.1, MGRPORT {port}, NOTLS", "CHECKPOINTSECS 1"
     )  # fmt: skip
+    host.params("load1", *link, "RMTFILE ./dirdat/in", "TABLE public.*;")
     file, left = far.home / "dirdat" / "in000000000", host.home / "dirdat" / ".in.LOAD1.task" / "in000000000"
     host.run("START EXTRACT load1")
     wait_for(lambda: "sent to 127.0.0.1" in host.look("INFO EXTRACT load1").out, lambda: host.report("load1"))
@@ -170,10 +173,26 @@ def test_a_load_over_the_network(host: Host, source_db: str, target_db: str):
         far.run("START MANAGER")
         host.run("START EXTRACT load1")
         wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
-        assert "./dirdat/in at 127.0.0.1 has" in host.report("load1") and not left.exists()
-        assert "Extract File         ./dirdat/in000000000" in host.look("INFO EXTRACT load1").out
+        assert "./dirdat/in000000000 at 127.0.0.1 has" in host.report("load1") and not left.exists()
+        assert "Extract File         ./dirdat/in000000000 at 127.0.0.1" in host.look("INFO EXTRACT load1").out
         far.run("START REPLICAT load2")
         wait_for(lambda: ended(far, "load2"), lambda: far.report("load2"))
+        equal(source_db, target_db)
+
+        host.params("load1", *link, "RMTTASK REPLICAT, GROUP load2", "TABLE public.*;")
+        host.run("START EXTRACT load1", check=False)
+        wait_for(lambda: "REPLICAT LOAD2, SPECIALRUN" in host.report("load1"), lambda: host.report("load1"))
+        assert "Reading table" not in host.report("load1")
+        assert (
+            "RMTTASK REPLICAT, GROUP LOAD2" in far.run("DELETE REPLICAT load2!", "ADD REPLICAT load2, SPECIALRUN").out
+        )
+        sql(target_db, 'TRUNCATE item, part, loose, "Odd Name"', "DELETE FROM gg.chk")
+        sql(source_db, "INSERT INTO loose VALUES ('by task')")
+        host.run("START EXTRACT load1")
+        wait_for(lambda: ended(host, "load1"), lambda: host.report("load1"))
+        assert "REPLICAT LOAD2 at 127.0.0.1 has" in host.report("load1")
+        arrived = "SELECT 1 FROM loose WHERE v = 'by task'"
+        wait_for(lambda: sql(target_db, arrived) and ended(far, "load2"), lambda: far.report("load2"))
         equal(source_db, target_db)
     finally:
         far.run("STOP REPLICAT load2", "STOP MANAGER!", check=False)

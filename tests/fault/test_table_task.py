@@ -86,7 +86,7 @@ def test_a_file_for_another_host_waits_hidden_until_it_is_there():
     assert task.waits_for() == "Waiting for the Manager"
     sending.done = True
     task.step()
-    assert "./dirdat/in at there has 84 rows of 2 tables as of CSN 1" in task.finished()
+    assert "./dirdat/in000000000 at there has 84 rows of 2 tables as of CSN 1" in task.finished()
     task.close()
     assert stands(fs) == "" and not fs.exists(file.path(0))
     task, sending = sent(fs, "2")

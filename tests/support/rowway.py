@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 
@@ -36,6 +37,7 @@ from tests.support.capturing import Capture
 from tests.support.homes import make_home
 from tests.support.replicat_bench import REG
 from tests.support.rowpath import CAME, ROOT, Chain, Passed, Profile, functions
+from trails import reader
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.language.params import parse_text
@@ -118,6 +120,8 @@ class Way:
     def passed(self) -> dict[str, list[Passed]]:
         """The functions that a row after the first passes, by stage, in the order of their first calls there."""
         with contextlib.ExitStack() as stack:
+            # Where a trail ends its readers look into the folder once a second, by the machine's clock.
+            stack.enter_context(mock.patch.object(reader, "LIST_SECONDS", NEVER))
             stack.enter_context(self.profile.listening())
             stages: dict[str, Stage] = {}
             # Each begins on what the one before it has made.

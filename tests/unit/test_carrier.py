@@ -12,7 +12,7 @@ from demo.patience import wait_for
 from extract.carrier import Carrier
 from trails.errors import AwayError, OperatorError
 from trails.position import Position, TrailName
-from trails.runtime.language.remotehost import RemoteHost
+from trails.runtime.language.remotehost import CarryOrder, RemoteHost
 
 SAYS = """import json, sys
 first = json.loads(sys.stdin.readline())
@@ -31,7 +31,7 @@ def made() -> Iterator[list[Carrier]]:
 
 def carrier(made: list[Carrier], script: str) -> Carrier:
     there, command = RemoteHost("there", 7809), (sys.executable, "-c", SAYS + script)
-    made.append(Carrier("/home", "LOAD1", "here", there, "./dirdat/in", encrypt=True, command=command))
+    made.append(Carrier(CarryOrder("/home", "LOAD1", "here", there, "./dirdat/in", True, "LOAD2"), command))
     return made[-1]
 
 
@@ -39,7 +39,7 @@ def test_it_is_told_what_to_send_and_says_how_far_it_is(made: list[Carrier]):
     """The second line comes when the file is finished."""
     one = carrier(
         made,
-        "assert first == dict(home='/home', group='LOAD1', host='here', file='./dirdat/in', encrypt=True,"
+        "assert first == dict(home='/home', group='LOAD1', host='here', file='./dirdat/in', encrypt=True, task='LOAD2',"
         " remote=dict(host='there', port=7809, dead_seconds=10, tls=True)), first\n"
         "say(waits='Waiting'); second = json.loads(sys.stdin.readline())\n"
         "assert second == dict(trail=['/home/dirdat/.in.LOAD1.task', 'in', '/home/dirwlt'], whole=[0, 77]), second\n"

@@ -101,7 +101,6 @@ STOPS = {
     "ext_tns": [
         (3, ("USERID: a password that GoldenGate encrypted can't be read here; ALTER CREDENTIALSTORE ADD USER ogg "
             "ALIAS ogg asks for it anew; then write USERIDALIAS ogg")),
-        (4, "RMTHOST: is not supported: an Extract on a database writes EXTTRAIL; a pump (ADD EXTRACT p,"),
         (5, "RMTTRAIL: is not supported: an Extract on a database writes EXTTRAIL"),
         (6, f"SQLEXEC: is not supported: {RUNS}session settings go into the URL (?options=-c%20name=value)"),
         (10, "SEQUENCE: is not supported"),
@@ -118,7 +117,7 @@ STOPS = {
     ],
     "ext_load": [
         (2, "SOURCEISTABLE: is not supported: ADD EXTRACT e, SOURCEISTABLE says so; remove it"),
-        (5, "RMTHOST: is not supported"), (6, BY_FILE), (7, f"SQLPREDICATE is not supported: {BY_FILE}"),
+        (7, f"SQLPREDICATE is not supported: {BY_FILE}"),
         (3, f"nothing says where 'orcl' is; write SOURCEDB {either('HOST:PORT/orcl')}, and keep USERID"),
     ],
     "pmp_rows": [

@@ -105,6 +105,28 @@ def test_what_is_no_proper_request_is_refused(home, port, data, told):
     assert told in answer["error"]
 
 
+def test_the_replicat_of_rmttask_is_started_and_no_other_group(home, port):
+    """By the file that is its own: one that reads a trail, or names a file, is none; one that runs is waited for."""
+    good(home, "ADD REPLICAT load2, SPECIALRUN, CHECKPOINTTABLE gg.chk")
+    good(home, "ADD REPLICAT load3, SPECIALRUN, EXTFILE ./dirdat/in, CHECKPOINTTABLE gg.chk")
+    started: list[str] = []
+    made = port()
+    made.collectors.start_task = started.append
+    asked = {"verb": "START TASK", "trail": "./dirdat/.LOAD2.rmttask/in"}
+    for other in ("./dirdat/in", "./dirdat/.LOAD3.rmttask/in", "./dirdat/.LOAD2.rmttask/ot", "/etc/.LOAD2.rmttask/in"):
+        answer = made.ask(wanted(**asked | {"trail": other}))
+        assert not answer["ok"] and answer["permanent"], other
+    assert "ADD REPLICAT LOAD3, SPECIALRUN" in made.ask(wanted(trail="./dirdat/.LOAD3.rmttask/in"))["error"]
+    assert made.ask(wanted(**asked | {"verb": "PING"}))["ok"] and started == []
+    assert made.ask(wanted(**asked))["ok"] and started == ["LOAD2"]
+    lock = home.fs.lock(home.lock("LOAD2"))
+    for verb in ("START TASK", "START COLLECTOR"):
+        answer = made.ask(wanted(**asked | {"verb": verb}))
+        assert (answer["ok"], answer["permanent"]) == (False, False) and "REPLICAT LOAD2 is running" in answer["error"]
+    lock.release()
+    assert started == ["LOAD2"]
+
+
 def test_a_registration_that_can_not_be_read_ends_no_manager(home, port):
     """Nobody knows whether an Extract of this home writes the trail: the pump is told, and tries again."""
     good(home, "ADD EXTRACT ext1, TRANLOG")

@@ -176,7 +176,7 @@ EXTRACT: Final = (
     _by_option("RMTHOSTOPTIONS", "What GoldenGate would write behind RMTHOST of an Extract that waits to be called",
                "TCPBUFSIZE 100000"),
     *_not("SOURCEISTABLE", "ADD EXTRACT e, SOURCEISTABLE says so; remove it"),
-    *_not("SPECIALRUN RMTTASK", LOAD),
+    *_not("SPECIALRUN", LOAD),
     *_not("VAM", "an Extract reads the log of its database by itself; remove it"),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from trails.errors import ParamError
 from trails.runtime.language import acceptedoptions, params
@@ -23,6 +23,28 @@ class RemoteHost:
     port: int
     dead_seconds: int = DEFAULT_DEAD_SECONDS
     tls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOrder:
+    """What an Extract that reads tables tells the process that sends its file (pump/carry.py).
+
+    `home`, `group`, `host`: those of the Extract. `file`: as the remote home names it. `task`: the Replicat of that
+    home that is started then; empty for none.
+    """
+
+    home: str
+    group: str
+    host: str
+    remote: RemoteHost
+    file: str
+    encrypt: bool = False
+    task: str = ""
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> CarryOrder:
+        """From its fields, the remote host's too as fields."""
+        return cls(**{**told, "remote": RemoteHost(**told["remote"])})
 
 
 def keyword(*, required: bool) -> Keyword:
