@@ -56,7 +56,9 @@ def _stating() -> list[tuple[str, str]]:
         (program, name)
         for program, (table, *_) in PROGRAMS.items()
         for name, keyword in table.items()
-        if "f not given" in keyword.help and name not in NO_VALUE
+        if "f not given" in keyword.help
+        and name not in NO_VALUE
+        and (program, name) != ("extract", "RMTHOST")  # it is the pump's, and stands beside no EXTTRAIL
     ]
 
 

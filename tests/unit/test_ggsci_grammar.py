@@ -73,7 +73,7 @@ def test_a_trailing_mark_means_dont_ask(line):
         ("ADD EXTRAKT ext1", "Did you mean ADD EXTRACT?"),
         ("INFO EXTRACT e, DETIAL", "Did you mean DETAIL?"),
         ("ADD EXTRACT toolongname1, TRANLOG", "'toolongname1' is no group name"),
-        ("ADD REPLICAT r", "expected EXTTRAIL trail"),
+        ("ADD TABLE s.t", "expected REPLICAT"),
         ("ADD EXTRACT e, TRANLOG, EXTTRAILSOURCE ./dirdat/lt", "TRANLOG and EXTTRAILSOURCE exclude each other"),
         ("ADD EXTRACT e, TRANLOG, TRANLOG", "TRANLOG is given twice"),
         ("ADD REPLICAT r, EXTTRAIL", "EXTTRAIL expects a value"),

@@ -399,7 +399,7 @@ def test_the_end_of_input_at_a_question_is_no_bug(home):
         ("VIEW DISCARD ", ["REP1"]),
         ("VIEW DISCARD rep1, AGED 0, ", ["TAIL"]),
         ("VIEW REPORT ext1.", ["EXT1.0.rpt"]),
-        ("HELP PARAM RMTT", ["RMTTRAIL"]),
+        ("HELP PARAM RMTT", ["RMTTASK", "RMTTRAIL"]),
         ("HELP info ex", ["EXTRACT", "EXTTRAIL"]),
         ("INFO EXT e", ["EXT1"]),
         ("stats rep ", ["REP1"]),
