@@ -108,11 +108,14 @@ class RealLoad:
         return s.known.state, tuple(chunk is not None for chunk in s.known.chunks), s.rows, s.known.place
 
     def must_agrees(self, s: State) -> None:
-        """Whether a snapshot of now sees what it must is one thing to the model and to the code."""
+        """Whether a snapshot of now sees what it must, and whether a table may be live, is the same to both."""
         for at, known in enumerate(s.processes):
             process = self.processes[at]
             if known is None or process is None or known.state != COPYING:
                 continue
+            if None not in known.chunks:
+                passed = all(chunk is not None and known.place >= chunk.past for chunk in known.chunks)
+                assert process.load._is_past(process.load.tables[0], process.row.position) == passed
             must: Must = process.load.must(process.row)
             lacks = bool((known.left_out | known.below) & ~self.model.seen(s))
             assert bool(must.lacks(self._snapshot(s))) == lacks, (must, s)
