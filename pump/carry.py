@@ -121,7 +121,7 @@ def _send(job: PumpJob, home: Home, log: Log) -> bool:
             if (now := clock.monotonic()) >= due:
                 due = now + TELL_SECONDS
                 tell(sent=place.rba, waits=pump.waits_for())
-            if not more and _is_over(home, pump.waits(), pump.idle_seconds()):
+            if _is_over(home, pump.waits(), 0.0 if more else pump.idle_seconds()):
                 return False
     finally:
         pump.close()

@@ -4,6 +4,8 @@
     ENDING     the older Collector of the same pump is ended   (SIGTERM, after a while SIGKILL)
     STARTING   a new one recovers the trail and says its port  -> answer
 
+PING, and START TASK for the Replicat that RMTTASK names, are answered at once: the port is the Manager's own.
+
 Nothing a pump names leaves dirdat: the trail is looked at with all links followed. A Collector is told the address and
 the pump that asked for it, and serves no other. One home gets so many Collectors and no more (COLLECTORSPERHOME), so
 that a few ports are always left for others. While a request is worked on, a space each half second tells the pump that

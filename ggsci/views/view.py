@@ -141,7 +141,7 @@ def _table_read(group: GroupFacts) -> list[str]:
     if group.checkpoint is None or not isinstance(task, dict):
         return [f"{'Log Read Checkpoint':{_LABEL}}Not Available"]
     whole, sending = task.get("whole"), task.get("sending")
-    file = str(task.get("file")) if whole else "this run has not told that it is whole"
+    file = task.get("file") if whole else "this run has not told that it is whole"
     return [
         f"{'Log Read Checkpoint':{_LABEL}}{'All tables' if whole or sending else 'Table ' + str(task.get('table'))}",
         f"{'':{_LABEL}}{stamp(group.checkpoint.saved_us)}  Record {task.get('rows')}",

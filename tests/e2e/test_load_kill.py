@@ -53,6 +53,11 @@ class Rig:
             return "".join(one["state"] for one in self.host.json("INFO TABLES rep1"))
         return ""
 
+    def told(self) -> str:
+        """All that helps to see why it does not go on."""
+        tables, all_ = self.host.look("INFO TABLES rep1").out, self.host.look("INFO ALL").out
+        return f"{all_}{tables}{self.host.report('ext1')[-2000:]}{self.host.report('rep1')[-5000:]}"
+
     def kill(self, victim: str) -> bool:
         """SIGKILL it; False if it was not there."""
         if victim in ("source", "target"):
@@ -65,7 +70,7 @@ class Rig:
 
     def reload(self) -> None:
         """Load anew; whoever is down just now is waited for."""
-        said = wait_for(self._reloaded, self.host.look("INFO ALL").out, every=0.5)
+        said = wait_for(self._reloaded, self.told, every=0.5)
         assert "emptied" in said
 
     def _reloaded(self) -> str:
@@ -163,17 +168,17 @@ def test_GG_01_DB_12_a_load_is_killed_at_random(rig: Rig) -> None:
     with writing(rig.source):
         for number in range(KILLS):
             if number % EVERY == EVERY - 1:
-                wait_for(lambda: rig.state == "live", lambda: rig.host.look("INFO TABLES rep1").out, every=0.5)
+                wait_for(lambda: rig.state == "live", rig.told, every=0.5)
             time.sleep(dice.random() * LONGEST)
             state = rig.state
-            wait_for(lambda n=number: rig.kill(VICTIMS[n % len(VICTIMS)]), lambda: rig.host.look("INFO ALL").out)
+            wait_for(lambda n=number: rig.kill(VICTIMS[n % len(VICTIMS)]), rig.told)
             met[state] += 1
             if state == "live":
                 rig.reload()
-    wait_for(lambda: rig.state == "live", lambda: rig.host.look("INFO TABLES rep1").out, every=1.0)
+    wait_for(lambda: rig.state == "live", rig.told, every=1.0)
     wait_for(
         lambda: rig.rows(rig.target) == rig.rows(rig.source),
-        lambda: f"{rig.host.look('INFO ALL').out}\n{rig.host.report('rep1')[-3000:]}", every=1.0,
+        rig.told, every=1.0,
     )  # fmt: skip
     print(f"{KILLS} kills: {dict(met)}")
     assert met["copying"] > KILLS // 10 and met["live"] >= KILLS // EVERY, met
