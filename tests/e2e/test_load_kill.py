@@ -55,8 +55,17 @@ class Rig:
 
     def told(self) -> str:
         """All that helps to see why it does not go on."""
-        tables, all_ = self.host.look("INFO TABLES rep1").out, self.host.look("INFO ALL").out
-        return f"{all_}{tables}{self.host.report('ext1')[-2000:]}{self.host.report('rep1')[-5000:]}"
+        shown = [self.host.look(f"INFO {what}").out for what in ("ALL", "TABLES rep1", "EXTRACT ext1, SHOWCH")]
+        asked = (
+            "SELECT now(), pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn()",
+            "SELECT slot_name, active, restart_lsn, confirmed_flush_lsn FROM pg_replication_slots",
+            "SELECT pid, state, wait_event, xact_start, left(query, 80) FROM pg_stat_activity WHERE datname = 'shop'",
+            "SELECT max(id), sum(kind) FROM item",
+        )
+        source = [str(self.source.sql(one, "shop")) for one in asked]
+        threads = [thread.name for thread in threading.enumerate()]
+        reports = [self.host.report("ext1")[-2000:], self.host.report("rep1")[-5000:]]
+        return "\n".join([*shown, *source, str(threads), *reports])
 
     def kill(self, victim: str) -> bool:
         """SIGKILL it; False if it was not there."""
@@ -153,7 +162,7 @@ def writing(server: PostgresServer) -> Iterator[None]:
                     conn.execute(f"UPDATE item SET id = -id WHERE id = {other}".encode())
                     conn.execute(f"DELETE FROM item WHERE id = {-dice.randrange(1, ROWS)}".encode())
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, name="writer")
     writer.start()
     try:
         yield
