@@ -19,7 +19,7 @@ from collections.abc import Callable
 from trails import wholefile
 from trails.codec import decode_defs
 from trails.errors import DamageError, GateError, KeyMissingError, MismatchError, ProtocolError, VersionError
-from trails.format import BlockHeader, BlockKind, Indicator, check_payload, file_seed, parse_block_header
+from trails.format import SNAPSHOT, BlockHeader, BlockKind, Indicator, check_payload, file_seed, parse_block_header
 from trails.fs import Fs
 from trails.hole import Hole
 from trails.keeping import lost_text
@@ -160,6 +160,11 @@ class Collector:
 
     def _begin_file(self, hello: wire.Hello, whole: Position) -> bool:
         """Begin anew under the hidden folder; True if the file that is about to be sent stands already."""
+        if SNAPSHOT not in hello.source:  # under its name it would be taken for a trail
+            raise MismatchError(
+                f"{hello.group} of {hello.host} sends a file that is none of SOURCEISTABLE",
+                hint="Send a trail to RMTTRAIL",
+            )
         found = wholefile.check_replaceable(self._fs, self._trail, f"RMTFILE {self._title}", hello.home, hello.group)
         if found is not None and found.copies == hello.trail_id:
             self._arrived = wire.Ack(whole, START)

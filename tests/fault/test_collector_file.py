@@ -134,6 +134,7 @@ def test_nothing_else_is_replaced():
     old(fs)
     assert "was written by group LOAD1 of host" in refused(fs, near.hello(group="LOAD9"))
     assert "was written by group LOAD1 of host" in refused(fs, near.hello(home="b" * 32))
+    assert "none of SOURCEISTABLE" in refused(fs, near.hello(source={"kind": "scripted"}))
     assert "is the file of a task, and no trail" in refused(fs, near.hello(whole=None))
     assert stands(fs) == "1"
     open_writer(fs).close()

@@ -142,7 +142,7 @@ class LoadModel:
             rest = s._replace(sent=tuple(other for other in s.sent if other is not one))
             yield "the COMMIT lands", self._landed(rest, one)
             yield "the COMMIT is lost", rest
-        if s.events and (s.known.there or self.c.known or s.known.state == UNKNOWN):
+        if s.events:
             yield from self._instantiate(s)
 
     def wrong(self, s: State) -> str:
