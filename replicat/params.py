@@ -314,7 +314,7 @@ KEYWORDS = SHARED | params.table(
         "GROUPTRANSOPS", "n",
         "Close a batch as soon as its transactions have so many changes together. A source transaction is never "
         "split, and at the trail's end a smaller batch is closed too. With 1 each source transaction is a target "
-        "transaction of its own, which costs a Spark job each. If not given, only BATCHROWS and BATCHBYTES bound a "
+        "transaction of its own. If not given, only BATCHROWS and BATCHBYTES bound a "
         "batch.",
         "GROUPTRANSOPS 1000", params.number(1, 10_000_000),
     ),
@@ -423,7 +423,10 @@ KEYWORDS = SHARED | params.table(
         "HOLES REPORT", settings.holes,
     ),
     Keyword(
-        "SPARKMASTER", "url", f"Where Spark runs; {DEFAULT_MASTER} if not given.", "SPARKMASTER local[2]", params.text
+        "SPARKMASTER", "url",
+        f"Where Spark runs; {DEFAULT_MASTER} if not given. With local[n], n tasks stay and decode batches. Spark has "
+        "as many threads again for other jobs. With workers elsewhere each batch is a Spark job.",
+        "SPARKMASTER local[2]", params.text,
     ),
     Keyword(
         "SPARKMEMORY", "n[M | G]",

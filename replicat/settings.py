@@ -137,11 +137,22 @@ def checkpoint_table(statement: Statement) -> tuple[str, str]:
     return name
 
 
+_NOT_OPTIONS = {
+    "spark.master": "SPARKMASTER, which says where Spark runs",
+    "spark.speculation": "none: a second try of a task that stays would take it for lost",
+    "spark.python.worker.idleTimeoutSeconds": "none: a worker that waits for changes is not idle",
+    "spark.python.worker.killOnIdleTimeout": "none: a worker that waits for changes is not idle",
+}
+"""What Replicat counts on, and what to write instead."""
+
+
 def option(statement: Statement) -> tuple[str, str]:
     """SPARKOPTIONS name=value."""
     name, equals, value = statement.text.partition("=")
     if not equals or not name.strip().startswith("spark."):
         raise statement.error("spark.name=value")
+    if name.strip() in _NOT_OPTIONS:
+        raise statement.error(_NOT_OPTIONS[name.strip()])
     return name.strip(), value.strip()
 
 

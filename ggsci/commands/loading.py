@@ -165,7 +165,9 @@ def _look(session: OperatorSession, name: str) -> None:
     try:
         reply = ask(session.home, name, "LOAD")
     except GateError as error:
-        session.fail(f"{name} was not told, and looks at its next START: {error}")
+        session.say(
+            f"{name} could not be told, and sees it by itself within CHECKPOINTSECS, or when it starts: {error}"
+        )
         return
     if not reply.get("ok"):
         session.fail(f"{name} did not take it: {reply.get('error')}")

@@ -1,6 +1,9 @@
 """Where tasks are decoded: a Spark context that lives as long as the process.
 
-Rule: one Spark job a batch, however many tables it touches, and nothing of it counts but what the job returns.
+A batch goes as orders to the tasks of one long job, which stay (residents.py): a job costs 20 to 45 ms of CPU, however
+small it is. Where expressions are evaluated, or workers are elsewhere, each batch is a job.
+
+Rule: nothing counts but what a job returns, or a resident task answers to the order that is waited for.
 Spark's JVM reads our pipe: it ends when this process does, however that ends, and its Python workers end with it.
 A job that fails, or gives too few results, is tried again by a new process (AnewError), never by a person.
 """
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol, TypeVar
 
 from replicat.batches.jvm import Jvm, StopAskedError, within
+from replicat.batches.residents import Residents, resident_tasks, with_room
 from replicat.maps.expressions.compiling import Sql
 from replicat.model.loading import LoadAgainError
 from replicat.model.plan import Plans
@@ -43,6 +47,7 @@ START_SECONDS = 300.0
 STOP_SECONDS = 30.0
 # What Spark says where a Python worker took longer to begin than the 10 seconds (a daemon's: 60) that it has for it.
 SLOW_WORKER = "Python worker failed to connect back"
+DEAD_WORKER = "Python worker exited unexpectedly"
 JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 _LOG4J = """\
 rootLogger.level = warn
@@ -130,6 +135,8 @@ class SparkEngine:
         self._last: tuple[Plans | None, MappedJobs | None] = (None, None)
         """The plans of the last job, and what evaluates their expressions, if there are any."""
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs, thread_name_prefix="spark")
+        tasks = resident_tasks(settings.master)
+        self._residents = Residents(tasks, settings.scratch) if tasks else None
         self._starting = threading.Lock()
         self._planning = threading.Lock()
         self._jvm: Jvm | None = None
@@ -187,6 +194,8 @@ class SparkEngine:
     def close(self) -> None:
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._residents is not None:
+            self._residents.hang_up()
         if self._jvm is not None:
             if self._is_all_ours:
                 self._hush()
@@ -228,18 +237,13 @@ class SparkEngine:
             return self._sql
 
     def _run(self, tasks: Sequence[Task]) -> list[Part | Unmapped]:
-        """One job. An empty one wakes the workers and loads our modules there."""
+        """One job, or orders. No tasks: whoever will run some is begun, with our modules loaded there."""
         sql = self._sql or self._up()
         plans, mapped = self._last
         if tasks and tasks[0].plans is not plans:
             mapped = self._mapped_of(sql, tasks[0].plans)
         try:
-            results: list[Any]
-            if mapped is not None and tasks:
-                results = mapped.run(tasks)
-            else:
-                slices = max(1, len(tasks))
-                results = self._context.parallelize(list(tasks), slices).mapPartitions(run_partition).collect()
+            results = self._results(tasks, mapped if tasks else None)
         except EvaluationError as error:
             return [Unmapped(*error.failure)] * len(tasks)
         except GateError:
@@ -249,11 +253,19 @@ class SparkEngine:
             raise
         if len(results) != len(tasks):
             self._tell(_too_few(results, tasks))
-        self._count_job()
         for result in results:
             if isinstance(result, GateError | LoadAgainError):
                 raise result
-        return list(results)
+        return results
+
+    def _results(self, tasks: Sequence[Task], mapped: MappedJobs | None) -> list[Any]:
+        """What each task came to, an expected error among them."""
+        if mapped is None and self._residents is not None:
+            return self._residents.begin(self._context).ask(tasks)
+        self._count_job()
+        if mapped is not None:
+            return mapped.run(tasks)
+        return list(self._context.parallelize(list(tasks), max(1, len(tasks))).mapPartitions(run_partition).collect())
 
     def _warm(self) -> None:
         """There will be expressions: be ready for them before the first batch comes, which may be a large one."""
@@ -343,7 +355,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
     with open(log4j, "w", encoding="utf-8") as file:
         file.write(_LOG4J.format(log=settings.log))
     return {
-        "spark.master": settings.master,
+        "spark.master": with_room(settings.master, settings.jobs),
         "spark.app.name": settings.name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -427,6 +439,8 @@ def _cause(error: BaseException) -> str:
     text = _text(error)
     if SLOW_WORKER in text:
         return "a Python worker did not begin within the seconds that Spark gives it, as this host is busy"
+    if DEAD_WORKER in text:
+        return "a Python worker was killed, or has crashed"
     if "Traceback (most recent call last)" in text:
         traceback = text.rpartition("Traceback (most recent call last)")[2].splitlines()[1:]
         for line in traceback:

@@ -109,6 +109,8 @@ class Jvm:
         port, secret = _told(self._port)
         os.unlink(self._port)
         # So pyspark takes a JVM that runs. Without this it starts one itself, and waits for it without a bound.
+        # py4j tells each call that fails, with its stack, to the root logger: on the terminal, if nobody else listens.
+        logging.getLogger().addHandler(logging.NullHandler())
         told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
         os.environ.update(told)
         try:
@@ -167,8 +169,6 @@ class Jvm:
     def kill(self) -> None:
         """End it now, in whatever state it is. Calls that are under way fail."""
         self._over.set()
-        # py4j tells each of them, with its stack, to the root logger: on the terminal, if nobody else listens there.
-        logging.getLogger().addHandler(logging.NullHandler())
         with contextlib.suppress(ProcessLookupError):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
-PRELOADED = ("pyspark.worker", "replicat.work.decode", "replicat.load.piping")
+PRELOADED = ("pyspark.worker", "replicat.work.resident", "replicat.load.piping")
 _OF_SPARK = (("pyspark", ".zip"), ("py4j-", ".zip"), ("spark-core", ".jar"))
 
 

@@ -15,8 +15,9 @@ from replicat.maps.expressions.compiling import Compiler
 from replicat.model.plan import MapProgram, RowFilter, Slot, TablePlan
 from replicat.model.target import Layout, RefusedError, Work
 from replicat.work.decode import columns_of, run_each, run_some
-from replicat.work.evaluate import BATCH_ROWS
+from replicat.work.evaluate import BATCH_ROWS, MappedJobs
 from replicat.work.net.part import Part, Unmapped
+from replicat.work.projected import Projections
 from tests.support.list_target import parse
 from tests.support.replicat_trail import TrailFeed, table
 from trails.errors import DamageError
@@ -230,3 +231,96 @@ def test_many_programs_in_one_job(spark_engine: SparkEngine, feed: TrailFeed):
     (tasks,) = jobs(feed, plans)
     found = rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0])
     assert found == sorted((("1", f"V-{i}n") for i in range(150)), key=str)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The tasks of each mapped job that Spark runs."""
+    found: list[int] = []
+    by_job = MappedJobs._by_job
+
+    def counting(self: MappedJobs, tasks: Any) -> Any:
+        found.append(len(tasks))
+        return by_job(self, tasks)
+
+    monkeypatch.setattr(MappedJobs, "_by_job", counting)
+    return found
+
+
+def test_small_batches_cost_no_job(spark_engine: SparkEngine, feed: TrailFeed, counted: list[int]):
+    """The first one shows that projections give the same. Rows, failures and damage are told as by a job."""
+    plans = {KV.id: (planned(spark_engine, "concat(v, CAST(CAST(n AS INT) + 1 AS STRING))", "n <> '7'"),)}
+    for i in range(30):
+        feed.tx((Op.INSERT, KV, [str(i), "\u00e4 \t\\", str(i % 8)]), (Op.UPDATE, KV, ["0", f"v{i}", "3"]))
+    batches = list(jobs(feed, plans, 8))
+    assert len(batches) > 5
+    found = [row for tasks in batches for row in rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0])]
+    wanted = [(str(i), f"\u00e4 \t\\{i % 8 + 1}") for i in range(1, 30) if i % 8 != 7]
+    assert sorted(row for row in found if row[0] != "0") == sorted(wanted)
+    assert counted == [1]
+
+    feed.tx((Op.INSERT, KV, ["bad", "v", "no number"]))
+    (tasks,) = list(jobs(feed, plans, 8))[-1:]
+    (part,) = spark_engine.submit(tasks).result(timeout=PATIENCE)
+    assert isinstance(part, Unmapped)
+    assert part.sqlstate == "22018"
+    assert rows_of(spark_engine.submit(batches[0]).result(timeout=PATIENCE)[0])
+
+    path = Path(feed.trail.path(0))
+    data = bytearray(path.read_bytes())
+    data[batches[2][0].blocks[-1].end.rba - 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match="expected CRC"):
+        spark_engine.submit(batches[2]).result(timeout=PATIENCE)
+    assert counted == [1]
+
+
+def test_projections_that_give_something_else_are_never_used(
+    spark_engine: SparkEngine, feed: TrailFeed, counted: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    """The way to them is Spark's inner one: another release may understand it otherwise, or not have it."""
+    feed.tx((Op.INSERT, KV, ["1", "v", "0"]))
+    results = Projections.results
+    wrongs: list[Any] = [lambda self, batch: [(True, "x") for _ in results(self, batch)], _missing]
+    for number, wrong in enumerate(wrongs):
+        monkeypatch.setattr(Projections, "results", wrong)
+        plans = {KV.id: (planned(spark_engine, f"upper(v) || '{number}'"),)}
+        (tasks,) = jobs(feed, plans)
+        for _ in range(3):
+            assert rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0]) == [("1", f"V{number}")]
+    assert counted == [1] * 6
+
+
+def _missing(*_: object) -> Any:
+    raise TypeError("'JavaPackage' object is not callable")
+
+
+def test_projections_that_break_later_are_given_up(
+    spark_engine: SparkEngine, feed: TrailFeed, counted: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    """The batch itself, and all behind it, go as jobs."""
+    feed.tx((Op.INSERT, KV, ["1", "v", "0"]))
+    (tasks,) = jobs(feed, {KV.id: (planned(spark_engine, "upper(v) || 'later'"),)})
+    wanted = [("1", "Vlater")]
+    for _ in range(2):
+        assert rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0]) == wanted
+    assert counted == [1]
+    monkeypatch.setattr(Projections, "results", _missing)
+    assert rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0]) == wanted
+    monkeypatch.undo()
+    assert rows_of(spark_engine.submit(tasks).result(timeout=PATIENCE)[0]) == wanted
+
+
+def test_large_batches_and_what_is_drawn_go_as_jobs(
+    spark_engine: SparkEngine, feed: TrailFeed, counted: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    """A plan that draws is another each time."""
+    feed.tx(*((Op.INSERT, KV, [str(i), "v", "0"]) for i in range(20)))
+    (drawn,) = jobs(feed, {KV.id: (planned(spark_engine, "concat(v, uuid())"),)})
+    values = {row[1] for _ in range(2) for row in rows_of(spark_engine.submit(drawn).result(timeout=PATIENCE)[0])}
+    assert len(values) == 40
+    monkeypatch.setattr("replicat.work.evaluate.SMALL_CHANGES", 19)
+    (large,) = jobs(feed, {KV.id: (planned(spark_engine, "upper(v) || 'large'"),)})
+    for _ in range(3):
+        assert len(rows_of(spark_engine.submit(large).result(timeout=PATIENCE)[0])) == 20
+    assert counted == [1] * 5

@@ -15,7 +15,6 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyspark
@@ -27,7 +26,7 @@ from replicat.batches.batch import Batcher, tasks_of
 from replicat.batches.engine import SLOW_WORKER, SparkEngine, SparkSettings
 from replicat.model.plan import TablePlan
 from replicat.model.target import Layout, Work
-from replicat.work.decode import columns_of
+from replicat.work.decode import Task, columns_of
 from replicat.work.sparkdaemon import installed_first
 from tests.support.list_target import parse
 from tests.support.replicat_trail import TrailFeed, table
@@ -104,15 +103,16 @@ def test_the_jvm_remembers_no_socket_of_jobs_that_are_done(engine: SparkEngine, 
     hook = engine._context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
     hook.setAccessible(True)
     for _ in range(15):
-        engine.submit([]).result(timeout=PATIENCE)
+        engine.run_all(iter, [1]).result(timeout=PATIENCE)
     assert hook.get(None).size() <= 10
 
 
 def test_a_worker_that_dies_is_told_in_its_own_words(engine: SparkEngine):
     """Not in Spark's, which say only that some job failed."""
-    no_task: Any = SimpleNamespace(plans={})
-    with pytest.raises(AnewError, match=r"the Spark job failed: AttributeError: .* object has no attribute 'head'"):
-        engine.submit([no_task]).result(timeout=PATIENCE)
+    no_block: Any = None
+    task = Task("dirdat", "rt", b"", (no_block,), {}, {})
+    with pytest.raises(AnewError, match=r"the Spark job failed: AttributeError: 'NoneType' object has no attribute"):
+        engine.submit([task]).result(timeout=PATIENCE)
 
 
 def test_workers_are_forks_that_have_the_installed_pyspark_and_our_modules(engine: SparkEngine):

@@ -28,7 +28,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PACKAGES = ("extract", "pump", "collector", "replicat", "trails", "ggsci")
 PASSED_OVER = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>")
 TEST_DOUBLES = "trails/testing.py"
-THREADS = ("trail-sync", "spark")
+THREADS = ("trail-sync", "spark", "resident")
 """In these whatever runs is on the way; in others what a stage's entries call, `Extract.step` for one."""
 
 CAME = "something came"

@@ -1,6 +1,7 @@
 """A whole way in one process: Extract, pump and Collector, Replicat, driven by hand, with a profile of each stage.
 
-Spark alone is not there: what its job would run in a worker runs in the thread that asks for the job.
+Spark alone is not there: what its job would run in a worker runs in the thread that asks for the job, or is the job of
+the one resident task.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import json
 import os
 import select
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import psycopg
+from pyspark import TaskContext
 
 from collector.collector import Collector
 from collector.door import PumpDoor
@@ -56,6 +60,8 @@ WORKER = (os.path.relpath(decode.__file__, ROOT), decode.run_partition.__name__)
 TARGET = ("replicat/run/replicat.py", "Replicat._apply")
 PLACES = frozenset((("trails/writer.py", "TrailWriter.append_place"), ("extract/assemble.py", "Assembler.reached")))
 """What a place calls that the server names because others write on it."""
+FIRST = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
+"""What Spark says of the one task of a job."""
 Stage = tuple[Callable[[], Any], Callable[[], Any]]
 """What makes an idle turn, and what takes one row through."""
 
@@ -76,6 +82,10 @@ class Here:
         return self
 
     def collect(self) -> list[Any]:
+        with mock.patch.object(TaskContext, "_taskContext", FIRST):
+            return self._collected()
+
+    def _collected(self) -> list[Any]:
         return [result for part in self._parts for result in self._work(iter(part))]
 
     def cancelAllJobs(self) -> None:
@@ -235,8 +245,9 @@ class Way:
         text = f"REPLICAT rep1\nTARGETDB '{self.target}'\nMAP public.*, TARGET public.*;\n"
         params = ReplicatParams.from_statements(parse_text(text, "rep1.prm"))
         target = open_target(TargetSettings(self.target, CHECKPOINTS, "REP1", REG.group_key, self.home.root))
-        scratch = self.home.folder("dirtmp")
-        engine = EngineHere(SparkSettings("test", f"{scratch}/spark", f"{scratch}/spark.log", warm=False))
+        scratch = tempfile.mkdtemp(prefix="tgw-")  # short enough for a socket; the engine removes it
+        log = os.path.join(self.home.folder("dirrpt"), "spark.log")
+        engine = EngineHere(SparkSettings("test", scratch, log, master="local[1]", warm=False))
         replicat = Replicat(
             params, REG, self.remote, fs=RealFs(), clock=self.clock, target=target, engine=engine, spill=scratch,
             note=lambda _text: None,

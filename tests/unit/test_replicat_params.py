@@ -79,6 +79,8 @@ def test_defaults():
         ("BATCHBYTES 5T", "rep1.prm:4: BATCHBYTES: expected a whole number"),
         ("BATCHSECS 1h", "rep1.prm:4: BATCHSECS: expected a whole number from 0 to 600"),
         ("SPARKOPTIONS master=local", "rep1.prm:4: SPARKOPTIONS: expected spark.name=value"),
+        ("SPARKOPTIONS spark.master=local[2]", "rep1.prm:4: SPARKOPTIONS: expected SPARKMASTER, which says where"),
+        ("SPARKOPTIONS spark.speculation=true", "rep1.prm:4: SPARKOPTIONS: expected none: a second try of a task"),
         ("CHECKPOINTTABLE g.*", "rep1.prm:4: CHECKPOINTTABLE: expected one table without wildcards"),
         ("GROUPTRANSOPS 0", "rep1.prm:4: GROUPTRANSOPS: expected a whole number from 1"),
         ("MAXTRANSOPS many", "rep1.prm:4: MAXTRANSOPS: expected a whole number from 1"),

@@ -1,0 +1,272 @@
+"""One long Spark job of resident tasks: they take orders one after the other, so that none costs a job.
+
+    down     before the first order, and after a loss with nothing under way
+    calling  the job is submitted; each task connects and says who it is
+    ready    each task has a link; an order goes to one that is free
+    lost     something of the job is gone: all links are closed, and what was under way has failed
+
+Rule: a resident job lives and dies as one, and nothing is repaired inside it. What failed has failed as a job of Spark
+fails: the process ends (exit code 3), and the checkpoint row decides. Address, run and secret are new for each job, so
+nobody of another one can say hello.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import queue
+import re
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from replicat.work.decode import Task
+from replicat.work.orders import Call, Hello, HungUpError, Kept, Kind, Link
+from replicat.work.resident import serve
+
+LOOK_SECONDS = 0.05
+HELLO_SECONDS = 5.0
+"""So long one that has connected may take to say who it is."""
+CALL_SECONDS = 120.0
+"""And all tasks together to connect: Spark gives a worker's start 60 s."""
+SILENT_SECONDS = 60.0
+"""A task that works says so each 5 s (orders.ALIVE_SECONDS). One that is stopped shows no other sign."""
+CAUSE_SECONDS = 5.0
+"""So long Spark may take to tell why a job has failed of which a link has closed."""
+_MASTER = re.compile(r"local(\[(?P<threads>\*|\d+)(?P<rest>\s*,\s*\d+)?\])?")
+
+
+def resident_tasks(master: str) -> int:
+    """How many tasks stay: as many as the master has threads; 0 where workers are elsewhere."""
+    found = _MASTER.fullmatch(master.strip())
+    if found is None:
+        return 0
+    threads = found["threads"] or "1"
+    return (os.cpu_count() or 1) if threads == "*" else int(threads)
+
+
+def with_room(master: str, jobs: int) -> str:
+    """The master with threads for resident tasks and for as many of other jobs: those would else never begin."""
+    found, tasks = _MASTER.fullmatch(master.strip()), resident_tasks(master)
+    return master if found is None or not tasks else f"local[{tasks + max(tasks, jobs)}{found['rest'] or ''}]"
+
+
+class LostError(EOFError):
+    """Something of the job is gone, and nobody says why."""
+
+
+class ResidentJob:
+    """A job, from its submission to its end."""
+
+    def __init__(self, context: Any, tasks: int, folder: str) -> None:
+        """Begin it. `context`: Spark's. `folder`: private; an address in it is the job's own.
+
+        Raises LostError, TimeoutError, and what Spark fails with.
+        """
+        self._context = context
+        self._tasks = tasks
+        self._links: dict[int, _Ordered] = {}
+        self._free: queue.SimpleQueue[_Ordered] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(max_workers=tasks, thread_name_prefix="resident")
+        self._why: BaseException | None = None  # in Spark's words
+        self._first: Exception | None = None  # that was lost: all others are, because of it
+        self._lost = threading.Event()
+        self._ended = threading.Event()
+        room = tempfile.mkdtemp(prefix="orders-", dir=folder)
+        self._call = Call(os.path.join(room, "s"))
+        try:
+            with socket.socket(socket.AF_UNIX) as door:
+                door.bind(self._call.address)
+                door.listen(tasks)
+                door.settimeout(LOOK_SECONDS)
+                threading.Thread(target=self._run, name="resident-job", daemon=True).start()
+                self._gather(door)
+        except BaseException:
+            self.hang_up()
+            raise
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+        for link in self._links.values():
+            self._free.put(link)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it takes no more orders."""
+        return self._lost.is_set()
+
+    @property
+    def pids(self) -> list[int]:
+        """The tasks' processes; none where it is lost."""
+        return [] if self.lost else [link.pid for link in list(self._links.values())]
+
+    def ask(self, tasks: Sequence[Task]) -> list[Any]:
+        """What each came to, in their order. Raises as __init__ does."""
+        if len(tasks) == 1:
+            return [self._ask(tasks[0])]
+        return list(self._pool.map(self._ask, tasks))
+
+    def hang_up(self) -> None:
+        """Nothing counts any more that a task of the job does; they end, and the job with them."""
+        self._lost.set()
+        for link in list(self._links.values()):
+            link.hang_up()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # The job
+
+    def _run(self) -> None:
+        """The job's own thread; it lasts as long as the job."""
+        try:
+            rows = self._context.parallelize(range(self._tasks), self._tasks)
+            rows.mapPartitions(functools.partial(serve, self._call)).collect()
+        except BaseException as error:  # noqa: BLE001  -- it is raised by who waits for an order
+            self._why = error
+        finally:
+            self._ended.set()
+            self.hang_up()
+
+    def _gather(self, door: socket.socket) -> None:
+        """A link of each task."""
+        until = time.monotonic() + CALL_SECONDS
+        while len(self._links) < self._tasks:
+            if self.lost:
+                raise self._cause()
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"{len(self._links)} of {self._tasks} resident tasks have begun within {CALL_SECONDS:g} seconds"
+                )
+            try:
+                end, _ = door.accept()
+            except TimeoutError:
+                continue
+            self._take(end)
+
+    def _take(self, end: socket.socket) -> None:
+        """Whoever has connected: a task that was called, or nobody."""
+        link = _Ordered(end)
+        hello = link.hello(self._call)
+        if hello is None:
+            link.hang_up()
+            return
+        if hello.attempt or hello.partition in self._links:
+            link.hang_up()
+            raise LostError(f"Spark runs resident task {hello.partition} once more (attempt {hello.attempt})")
+        self._links[hello.partition] = link
+        if self.lost:  # by the job's end, just now, which did not know this link
+            link.hang_up()
+
+    # Orders
+
+    def _ask(self, task: Task) -> Any:
+        link = self._free.get()
+        try:
+            return link.ask(task)
+        except (OSError, EOFError) as error:
+            self._first = self._first or error
+            self.hang_up()
+            raise self._cause() from error
+        finally:
+            self._free.put(link)
+
+    def _cause(self) -> BaseException:
+        """What Spark says of the loss, where that comes in time; else what was seen first."""
+        self._ended.wait(CAUSE_SECONDS)
+        return self._why or self._first or LostError("the job of resident tasks ended before all of them had begun")
+
+
+class _Ordered:
+    """The driver's end of a link: one order is under way at a time, and only the answer to that one counts."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.pid = 0
+        """Of the task's process, once it has said who it is."""
+        self._link = Link(end)
+        self._link.wait_at_most(HELLO_SECONDS)
+        self._asking = threading.Lock()
+        self._number = 0
+        self._kept: Kept | None = None
+
+    def hello(self, call: Call) -> Hello | None:
+        """Who it is; None for a stranger."""
+        hello = self._link.hello(call)
+        self._link.wait_at_most(SILENT_SECONDS)
+        self.pid = hello.pid if hello else 0
+        return hello
+
+    def ask(self, task: Task) -> Any:
+        """What the task came to. Raises LostError and OSError."""
+        with self._asking:
+            self._number += 1
+            self._link.send(Kind.ORDER, self._number, self._order(task))
+            kind = Kind.ALIVE
+            while kind is not Kind.ANSWER:
+                kind, data = self._said()
+        return pickle.loads(data)
+
+    def hang_up(self) -> None:
+        """Whoever waits at either end learns it. It is closed with nobody in it: its number may be another's then."""
+        self._link.shut()
+        with self._asking:
+            self._link.close()
+
+    def _order(self, task: Task) -> bytes:
+        """Plans and columns travel where the link had others before."""
+        kept = task.plans, task.columns
+        known = self._kept is not None and all(one is other for one, other in zip(kept, self._kept, strict=True))
+        self._kept = kept
+        return pickle.dumps((replace(task, plans={}, columns={}), None if known else kept), pickle.HIGHEST_PROTOCOL)
+
+    def _said(self) -> tuple[Kind, bytes]:
+        """What the task says of the order: that it is alive, or the answer."""
+        try:
+            kind, number, data = self._link.receive()
+        except TimeoutError:
+            raise self._lost(f"has said nothing for {SILENT_SECONDS:g} seconds") from None
+        except HungUpError:
+            raise self._lost("has hung up") from None
+        except ValueError as error:
+            raise self._lost(f"says what is no message: {error}") from None
+        if number != self._number or kind not in (Kind.ANSWER, Kind.ALIVE):
+            raise self._lost(f"answers order {number}, expected {self._number}")
+        return kind, data
+
+    def _lost(self, what: str) -> LostError:
+        return LostError(f"the resident task in process {self.pid} {what}")
+
+
+class Residents:
+    """The resident job there is: a new one where that was lost with nothing under way."""
+
+    def __init__(self, tasks: int, folder: str) -> None:
+        self._tasks = tasks
+        self._folder = folder
+        self._beginning = threading.Lock()
+        self._job: ResidentJob | None = None
+        self._closed = False
+
+    def begin(self, context: Any) -> ResidentJob:
+        """The job, begun if it is not there. Raises as ResidentJob does."""
+        with self._beginning:
+            if self._closed:
+                raise LostError("the process ends")
+            if self._job is None or self._job.lost:
+                self._job = ResidentJob(context, self._tasks, self._folder)
+            return self._job
+
+    @property
+    def pids(self) -> list[int]:
+        """The tasks' processes."""
+        return self._job.pids if self._job is not None else []
+
+    def hang_up(self) -> None:
+        """The tasks end, and no more of them begin. A job that is just begun ends with its JVM."""
+        self._closed = True
+        if self._job is not None:
+            self._job.hang_up()

@@ -1,0 +1,113 @@
+"""A Spark task that stays: it calls its driver, then takes one order after the other until the driver hangs up.
+
+    born     consumes its partition, connects, says who it is
+    idle     waits for an order, without a limit: that the driver is gone is certain to end the wait
+    working  decodes; says now and then that it is alive
+    end      the driver has hung up, or is another process's child by now: it returns, and Spark keeps the worker
+
+Rule: an order's answer goes into the link that the order came through, and nowhere else. So what an orphan makes
+reaches nobody: its driver's end of the link has died with the driver (CW-14).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from replicat.work.decode import run_partition
+from replicat.work.orders import ALIVE_SECONDS, Call, Hello, HungUpError, Kept, Kind, Link
+
+
+def serve(call: Call, partition: Iterable[Any]) -> Iterator[int]:
+    """For mapPartitions: how many orders were answered. What is no expected error of an order is raised, so that Spark
+    fails the job.
+    """
+    from pyspark import TaskContext
+
+    for _ in partition:  # Spark's thread that writes it is done then
+        pass
+    context = TaskContext.get()
+    assert context is not None
+    hello = Hello(context.partitionId(), context.attemptNumber(), os.getpid())
+    try:
+        end = connected(call)
+    except OSError:  # whoever called has gone
+        return iter([0])
+    return iter([_Task(Link(end)).run(hello.packed(call))])
+
+
+def connected(call: Call) -> socket.socket:
+    """Raises OSError."""
+    end = socket.socket(socket.AF_UNIX)
+    try:
+        end.connect(call.address)
+    except OSError:
+        end.close()
+        raise
+    return end
+
+
+class _Task:
+    """One end of a link, and what was sent once for many orders."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._sending = threading.Lock()
+        self._working = 0  # the number of the order
+        self._over = threading.Event()
+        self._parent = os.getppid()
+        self._kept: Kept = ({}, {})
+
+    def run(self, hello: bytes) -> int:
+        """Until the driver hangs up; how many orders were answered."""
+        answered = 0
+        teller = threading.Thread(target=self._tell, name="alive", daemon=True)
+        teller.start()
+        try:
+            going = self._send(Kind.HELLO, 0, hello)
+            while going and (order := self._order()) is not None:
+                answer = pickle.dumps(self._answer(*order), pickle.HIGHEST_PROTOCOL)
+                going = os.getppid() == self._parent and self._send(Kind.ANSWER, order[0], answer)
+                answered += going
+        finally:
+            self._over.set()
+            self._link.shut()
+            teller.join()
+            self._link.close()
+        return answered
+
+    def _order(self) -> tuple[int, bytes] | None:
+        """The next one's number and what it says; None once nobody will send any."""
+        try:
+            _, number, data = self._link.receive()
+        except (HungUpError, OSError):
+            return None
+        return number, data
+
+    def _answer(self, number: int, data: bytes) -> Any:
+        task, kept = pickle.loads(data)
+        self._kept = kept or self._kept
+        plans, columns = self._kept
+        self._working = number
+        (answer,) = run_partition([replace(task, plans=plans, columns=columns)])
+        self._working = 0
+        return answer
+
+    def _send(self, kind: Kind, number: int, data: bytes = b"") -> bool:
+        """Whether somebody is there to read it."""
+        try:
+            with self._sending:
+                self._link.send(kind, number, data)
+        except OSError:
+            return False
+        return True
+
+    def _tell(self) -> None:
+        while not self._over.wait(ALIVE_SECONDS):
+            if number := self._working:
+                self._send(Kind.ALIVE, number)
