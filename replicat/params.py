@@ -307,7 +307,8 @@ KEYWORDS = SHARED | params.table(
         "BATCHSECS", "n[MS]",
         "The longest time that changes are gathered before a batch is closed, in seconds (at most 600) or "
         "milliseconds. More time makes larger batches, and as much more delay. If not given, a batch is closed at "
-        "once, but gathers for 250MS while much comes.",
+        "once. Where one follows the other, it gathers until the one before has cost a fifth of a processor, 250MS "
+        "at most.",
         "BATCHSECS 2", settings.batch_seconds,
     ),
     Keyword(

@@ -344,7 +344,11 @@ class RealFs:
             return None
 
     def watch_folder(self, folder: str, tell: Callable[[str], None]) -> Watch:
-        from trails.watch import FolderWatch  # watchdog is for those who wait for files
+        from trails.inotify import InotifyWatch, has_inotify  # these are for those who wait for files
+
+        if has_inotify():
+            return InotifyWatch(folder, tell)
+        from trails.watch import FolderWatch
 
         return FolderWatch(folder, tell)
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, Protocol
@@ -74,6 +75,10 @@ class Host(Clock, Protocol):
         """
         ...
 
+    def cpu_seconds(self) -> float:
+        """What this process has used of processors, with all its threads; only differences mean anything."""
+        ...
+
     def poll(self, waits: Sequence[Wait], seconds: float) -> list[tuple[int, int]]:
         """Wait until one of them is ready, or that long; (descriptor, events) of those that are."""
         ...
@@ -135,6 +140,9 @@ class RealHost(RealClock):
 
     def random_bytes(self, size: int) -> bytes:
         return os.urandom(size)
+
+    def cpu_seconds(self) -> float:
+        return time.process_time()
 
     def birth(self, pid: int) -> str | None:
         try:

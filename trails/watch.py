@@ -1,28 +1,24 @@
 """Know within milliseconds that a folder changed, without asking it all the time.
 
-inotify (through watchdog) only sets a flag and wakes a descriptor; what changed is for the reader to look at.
-Whoever uses it polls slowly as well: events are a hint, and a full event queue or an exotic file system loses them.
+This is the way of systems without inotify, through watchdog: an event only sets a flag and wakes a descriptor; what
+changed is for the reader to look at. Linux has inotify.py. Whoever uses either polls slowly as well: events are a hint,
+and a full event queue or an exotic file system loses them.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
-from trails.errors import OperatorError
 from trails.host import RealSignal
+from trails.watching import refused
 
 # What watchdog logs, of an event that came in the moment of close() or of a full event queue, says that events are
 # lost: they are hints, so that is nothing. Without a handler Python would print it to a process's standard error.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
-
-_TOO_MANY: Final = frozenset((errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
-_MORE: Final = "Raise fs.inotify.max_user_instances and fs.inotify.max_user_watches with sysctl, then START again"
 
 
 class FolderWatch(FileSystemEventHandler):
@@ -39,12 +35,7 @@ class FolderWatch(FileSystemEventHandler):
         try:
             self._observer.start()
         except OSError as error:
-            if error.errno in _TOO_MANY:
-                tell(f"{folder} can't be watched: {error.strerror}. It is looked at once a second instead. {_MORE}")
-                return
-            self._signal.close()
-            hint = "Make the folder, or name another trail"
-            raise OperatorError(f"{folder} can't be watched: {error.strerror}", hint=hint) from None
+            refused(folder, error, tell)
 
     def fileno(self) -> int:
         """For select and poll."""

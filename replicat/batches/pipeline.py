@@ -29,10 +29,11 @@ from trails.record import TableDef
 
 # One job being decoded, and one decoded and waiting for the target.
 DEPTH = 2
-# A job costs 20 to 30 ms of CPU however small it is. While much comes, letting it gather for a moment makes fewer and
-# larger ones; a batch of fewer changes than this never waits for company. BATCHSECS overrules both.
-GATHER_CHANGES = 2000
-GATHER_SECONDS = 0.25
+# A batch costs some milliseconds of CPU, however small it is, and so does its transaction at the target. The first
+# change after a pause is applied at once. Where one batch follows the other and nothing is left waiting, the next one
+# gathers until the one before has cost no more than this share of a processor; BATCHSECS overrides it.
+SHARE = 0.2
+MOST_GATHER_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -117,6 +118,8 @@ class BatchPipeline:
         self._running: deque[RunningJob] = deque()
         self._waiting: deque[tuple[Batch, Job]] = deque()  # jobs of a large batch that are not started yet
         self._gathers_until = 0.0
+        self._cost = 0.0  # CPU of the last batch, in seconds
+        self._cost_from = 0.0
 
     @property
     def idle_position(self) -> Position | None:
@@ -192,10 +195,16 @@ class BatchPipeline:
                     self.trail_id = header.trail_id
                 if batch is None:
                     return
-                if self._gathers_by_itself and self._batcher.at_end and batch.changes >= GATHER_CHANGES:
-                    self._gathers_until = self._fs.host.monotonic() + GATHER_SECONDS
+                self._gather()
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
+
+    def _gather(self) -> None:
+        """A batch begins. Where nothing is left behind it, the next one may gather."""
+        if not self._running:
+            self._cost_from = self._fs.host.cpu_seconds()
+        if self._gathers_by_itself and self._batcher.at_end:
+            self._gathers_until = self._fs.host.monotonic() + min(MOST_GATHER_SECONDS, self._cost / SHARE)
 
     def head(self, seconds: float) -> RunningJob | None:
         """The oldest job if it is done within `seconds`; it stays until drop()."""
@@ -213,6 +222,9 @@ class BatchPipeline:
     def drop(self) -> None:
         """The oldest job was applied, or never will be: forget it, and remove what it left."""
         running = self._running.popleft()
+        if running.last:
+            used = self._fs.host.cpu_seconds()
+            self._cost, self._cost_from = used - self._cost_from, used
         if not running.future.cancelled():
             with contextlib.suppress(GateError):
                 for part in running.future.result():

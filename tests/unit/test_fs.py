@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -18,6 +19,7 @@ from demo.patience import PATIENCE
 from trails import watch
 from trails.errors import AnewError, LockedError, OperatorError
 from trails.fs import RealFs, read_bytes, replace_durably
+from trails.inotify import InotifyWatch
 from trails.position import TrailName
 from trails.watch import FolderWatch
 from trails.writer import TrailWriter, WriterIdentity
@@ -32,27 +34,99 @@ def test_a_trail_in_a_folder_that_does_not_exist_is_told(tmp_path):
         TrailWriter.open(RealFs(), trail, IDENTITY, restart_open=True)
 
 
-def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path):
+WATCHES = pytest.mark.parametrize("kind", [InotifyWatch, FolderWatch])
+
+
+@WATCHES
+def test_a_folder_that_does_not_exist_can_not_be_watched(tmp_path, kind):
     """Told as the operator's to mend, with the folder."""
     with pytest.raises(OperatorError, match="dirdat/sub can't be watched: No such file"):
-        FolderWatch(str(tmp_path / "dirdat" / "sub"), print)
+        kind(str(tmp_path / "dirdat" / "sub"), print)
 
 
-def test_where_too_many_are_watched_it_goes_on_without(tmp_path, monkeypatch):
+def woken(made, seconds=0.0):
+    """Whether something was signalled; it is forgotten."""
+    found = bool(select.select([made.fileno()], [], [], seconds)[0])
+    made.clear()
+    return found
+
+
+@WATCHES
+def test_what_changes_in_a_folder_wakes(tmp_path, kind):
+    """Files that grow, are made, and come by a rename; not those that are read. Each is forgotten by clear()."""
+    (tmp_path / "there").write_bytes(b"1")
+    made = kind(str(tmp_path), print)
+    assert not woken(made)
+    changes = [
+        lambda: (tmp_path / "there").write_bytes(b"12"),
+        (tmp_path / "new").touch,
+        lambda: (tmp_path / "new").rename(tmp_path / "newer"),
+    ]
+    for change in changes:
+        change()
+        assert woken(made, PATIENCE)
+        while woken(made, 0.2):
+            pass
+    (tmp_path / "there").read_bytes()
+    os.listdir(tmp_path)
+    assert not woken(made, 0.2)
+    made.close()
+    made.close()
+
+
+def test_many_changes_are_forgotten_at_once(tmp_path):
+    """More than one look takes."""
+    made = InotifyWatch(str(tmp_path), print)
+    for number in range(500):
+        (tmp_path / f"{number:0250}").touch()
+    assert woken(made)
+    assert not woken(made)
+    made.close()
+
+
+def test_linux_is_asked_itself(tmp_path, monkeypatch):
+    """And watchdog where there is no inotify."""
+    found = RealFs().watch_folder(str(tmp_path), print)
+    assert isinstance(found, InotifyWatch)
+    found.close()
+    monkeypatch.setattr("trails.inotify.has_inotify", lambda: False)
+    found = RealFs().watch_folder(str(tmp_path), print)
+    assert isinstance(found, FolderWatch)
+    found.close()
+
+
+def _no_more(*_):
+    raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+
+@WATCHES
+def test_where_too_many_are_watched_it_goes_on_without(tmp_path, monkeypatch, kind):
     """Others of the same user may have taken all of inotify for a while: a watch is only a hint."""
     told = []
-
-    def start(_observer):
-        raise OSError(errno.EMFILE, "inotify instance limit reached")
-
-    monkeypatch.setattr(watch.Observer, "start", start)
-    made = FolderWatch(str(tmp_path), told.append)
+    monkeypatch.setattr(watch.Observer, "start", _no_more)
+    monkeypatch.setattr("trails.inotify._watched", _no_more)
+    made = kind(str(tmp_path), told.append)
     made.clear()
     (tmp_path / "file").touch()
     assert not select.select([made.fileno()], [], [], 0)[0]
     made.close()
     (said,) = told
     assert "can't be watched: inotify instance limit reached. It is looked at once a second instead" in said
+
+
+def test_the_limits_of_inotify_are_told_by_name(tmp_path, monkeypatch):
+    """The system's own words for them are those of a full disk, and of too many open files."""
+    libc = SimpleNamespace(inotify_init1=lambda _flags: -1, inotify_add_watch=lambda *_: -1)
+    monkeypatch.setattr("trails.inotify.ctypes.CDLL", lambda *_, **__: libc)
+    monkeypatch.setattr("trails.inotify.ctypes.get_errno", lambda: errno.EMFILE)
+    told = []
+    InotifyWatch(str(tmp_path), told.append).close()
+    libc.inotify_init1 = lambda _flags: os.dup(0)
+    monkeypatch.setattr("trails.inotify.ctypes.get_errno", lambda: errno.ENOSPC)
+    InotifyWatch(str(tmp_path), told.append).close()
+    assert [text.partition(": ")[2].partition(".")[0] for text in told] == [
+        "inotify instance limit reached", "inotify watch limit reached"
+    ]  # fmt: skip
 
 
 _EVENT_AT_CLOSE = """

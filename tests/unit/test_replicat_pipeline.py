@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from demo.patience import PATIENCE
-from replicat.batches.pipeline import BatchPipeline, Begin, Bounds
+from replicat.batches.pipeline import MOST_GATHER_SECONDS, SHARE, BatchPipeline, Begin, Bounds
 from replicat.run.phase import NEXT, ApplyEvent, ApplyPhase
 from replicat.work.decode import Task
 from replicat.work.net.part import Part, Unmapped
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
+from trails.host import RealHost
 from trails.position import TrailName
 from trails.record import Op
 
@@ -99,6 +100,94 @@ def test_what_comes_while_a_job_runs_waits_for_company(feed: TrailFeed):
     assert second is not None
     assert second.batch.changes == 6
     made.close()
+
+
+class Paced(RealHost):
+    """A machine whose time, and the CPU that is used, stand still until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.now = self.used = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def cpu_seconds(self) -> float:
+        return self.used
+
+
+class Step:
+    """A pipeline on such a machine, and what becomes of the batches that are there."""
+
+    def __init__(self, feed: TrailFeed, seconds: float | None = None) -> None:
+        self.host, self.jobs = Paced(), Jobs()
+        fs = RealFs()
+        fs.host = self.host  # type: ignore[misc]
+        bounds = Bounds(100, 1 << 20, seconds=seconds)
+        self.pipeline = BatchPipeline(fs, feed.trail, Begin(None), bounds, self.jobs, lambda _: {KV.id: ()})  # type: ignore[arg-type]
+
+    def applied(self, cost: float) -> int:
+        """The changes of the batch that is there by now, whose decoding and applying costs so much; 0 for none."""
+        self.pipeline.fill()
+        if not self.pipeline.busy:
+            return 0
+        for job in self.jobs.given:
+            if not job.done():
+                job.set_result([])
+        running = self.pipeline.head(PATIENCE)
+        assert running is not None
+        self.host.used += cost
+        self.pipeline.drop()
+        return running.batch.changes
+
+
+def test_batches_gather_until_they_cost_a_share_of_a_processor(feed: TrailFeed):
+    """The first change after a pause is applied at once, and so is the next: what one costs is known behind it."""
+    step = Step(feed)
+    for _ in range(2):
+        tx(feed)
+        assert step.applied(cost=0.004) == 2
+    assert not step.pipeline.at_end
+    assert step.pipeline.gathers_for == pytest.approx(0.004 / SHARE)
+    for _ in range(3):
+        tx(feed)
+        assert step.applied(cost=1) == 0
+    step.host.now += 0.005 / SHARE
+    assert step.applied(cost=0.001) == 6
+    assert step.pipeline.gathers_for == pytest.approx(0.004 / SHARE)
+    step.host.now += 0.005 / SHARE
+    assert step.applied(cost=0) == 0
+    assert step.pipeline.at_end
+    tx(feed)
+    assert step.applied(cost=0) == 2, "after a pause at once"
+    step.pipeline.close()
+
+
+def test_what_cost_much_makes_nobody_wait_for_long(feed: TrailFeed):
+    """Such as the batch of a large transaction, behind which little comes."""
+    step = Step(feed)
+    for cost in (60, 0):
+        tx(feed)
+        assert step.applied(cost=cost) == 2
+    assert step.pipeline.gathers_for == MOST_GATHER_SECONDS
+    step.pipeline.close()
+
+
+def test_a_backlog_does_not_gather(feed: TrailFeed):
+    """Batches are full then, and wait for nothing."""
+    for _ in range(200):
+        tx(feed)
+    step = Step(feed)
+    assert [step.applied(cost=1) for _ in range(5)] == [100, 100, 100, 100, 0]
+    step.pipeline.close()
+
+
+def test_BATCHSECS_alone_says_how_long_is_gathered(feed: TrailFeed):
+    """Not at all, with 0."""
+    step = Step(feed, seconds=0.0)
+    for _ in range(5):
+        tx(feed)
+        assert step.applied(cost=1) == 2
+    step.pipeline.close()
 
 
 def test_a_worker_keeps_what_it_has_loaded_out_of_the_search_for_garbage():
