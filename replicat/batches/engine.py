@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol, TypeVar
 
 from replicat.batches.jvm import Jvm, StopAskedError, within
-from replicat.batches.residents import Residents, resident_tasks, with_room
+from replicat.batches.residents import LostError, Residents, resident_tasks, with_room
 from replicat.maps.expressions.compiling import Sql
 from replicat.model.loading import LoadAgainError
 from replicat.model.plan import Plans
@@ -246,6 +246,9 @@ class SparkEngine:
             results = self._results(tasks, mapped if tasks else None)
         except EvaluationError as error:
             return [Unmapped(*error.failure)] * len(tasks)
+        except LostError as error:
+            self._check()
+            raise AnewError(f"the Spark job failed: {error}", hint=f"See {self._settings.log}") from error
         except GateError:
             raise
         except Exception as error:  # Spark's own errors share no base

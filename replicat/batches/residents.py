@@ -28,8 +28,9 @@ from dataclasses import replace
 from typing import Any
 
 from replicat.work.decode import Task
-from replicat.work.orders import Call, Hello, HungUpError, Kept, Kind, Link
+from replicat.work.orders import Greeting, HungUpError, Kept, OrderLink, Says, Summons
 from replicat.work.resident import serve
+from trails.controlflow import ControlFlowError
 
 LOOK_SECONDS = 0.05
 HELLO_SECONDS = 5.0
@@ -58,8 +59,8 @@ def with_room(master: str, jobs: int) -> str:
     return master if found is None or not tasks else f"local[{tasks + max(tasks, jobs)}{found['rest'] or ''}]"
 
 
-class LostError(EOFError):
-    """Something of the job is gone, and nobody says why."""
+class LostError(ControlFlowError):
+    """Something of the job is gone."""
 
 
 class ResidentJob:
@@ -68,7 +69,7 @@ class ResidentJob:
     def __init__(self, context: Any, tasks: int, folder: str) -> None:
         """Begin it. `context`: Spark's. `folder`: private; an address in it is the job's own.
 
-        Raises LostError, TimeoutError, and what Spark fails with.
+        Raises LostError, and what Spark fails with.
         """
         self._context = context
         self._tasks = tasks
@@ -76,11 +77,11 @@ class ResidentJob:
         self._free: queue.SimpleQueue[_Ordered] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(max_workers=tasks, thread_name_prefix="resident")
         self._why: BaseException | None = None  # in Spark's words
-        self._first: Exception | None = None  # that was lost: all others are, because of it
+        self._first: LostError | None = None  # that was lost: all others are, because of it
         self._lost = threading.Event()
         self._ended = threading.Event()
         room = tempfile.mkdtemp(prefix="orders-", dir=folder)
-        self._call = Call(os.path.join(room, "s"))
+        self._call = Summons(os.path.join(room, "s"))
         try:
             with socket.socket(socket.AF_UNIX) as door:
                 door.bind(self._call.address)
@@ -139,7 +140,7 @@ class ResidentJob:
             if self.lost:
                 raise self._cause()
             if time.monotonic() > until:
-                raise TimeoutError(
+                raise LostError(
                     f"{len(self._links)} of {self._tasks} resident tasks have begun within {CALL_SECONDS:g} seconds"
                 )
             try:
@@ -168,7 +169,7 @@ class ResidentJob:
         link = self._free.get()
         try:
             return link.ask(task)
-        except (OSError, EOFError) as error:
+        except LostError as error:
             self._first = self._first or error
             self.hang_up()
             raise self._cause() from error
@@ -187,13 +188,13 @@ class _Ordered:
     def __init__(self, end: socket.socket) -> None:
         self.pid = 0
         """Of the task's process, once it has said who it is."""
-        self._link = Link(end)
+        self._link = OrderLink(end)
         self._link.wait_at_most(HELLO_SECONDS)
         self._asking = threading.Lock()
         self._number = 0
         self._kept: Kept | None = None
 
-    def hello(self, call: Call) -> Hello | None:
+    def hello(self, call: Summons) -> Greeting | None:
         """Who it is; None for a stranger."""
         hello = self._link.hello(call)
         self._link.wait_at_most(SILENT_SECONDS)
@@ -201,12 +202,16 @@ class _Ordered:
         return hello
 
     def ask(self, task: Task) -> Any:
-        """What the task came to. Raises LostError and OSError."""
+        """What the task came to. Raises LostError."""
         with self._asking:
             self._number += 1
-            self._link.send(Kind.ORDER, self._number, self._order(task))
-            kind = Kind.ALIVE
-            while kind is not Kind.ANSWER:
+            order = self._order(task)
+            try:
+                self._link.send(Says.ORDER, self._number, order)
+            except OSError as error:
+                raise self._lost(f"takes no order: {error}") from None
+            kind = Says.ALIVE
+            while kind is not Says.ANSWER:
                 kind, data = self._said()
         return pickle.loads(data)
 
@@ -223,17 +228,17 @@ class _Ordered:
         self._kept = kept
         return pickle.dumps((replace(task, plans={}, columns={}), None if known else kept), pickle.HIGHEST_PROTOCOL)
 
-    def _said(self) -> tuple[Kind, bytes]:
+    def _said(self) -> tuple[Says, bytes]:
         """What the task says of the order: that it is alive, or the answer."""
         try:
             kind, number, data = self._link.receive()
         except TimeoutError:
             raise self._lost(f"has said nothing for {SILENT_SECONDS:g} seconds") from None
-        except HungUpError:
-            raise self._lost("has hung up") from None
+        except (HungUpError, OSError) as error:
+            raise self._lost(f"has hung up: {error}") from None
         except ValueError as error:
             raise self._lost(f"says what is no message: {error}") from None
-        if number != self._number or kind not in (Kind.ANSWER, Kind.ALIVE):
+        if number != self._number or kind not in (Says.ANSWER, Says.ALIVE):
             raise self._lost(f"answers order {number}, expected {self._number}")
         return kind, data
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from trails.controlflow import ControlFlowError
+
 Kept = tuple[Any, Any]
 """Plans and columns of a Task, which are the same for many orders."""
 
@@ -29,8 +31,8 @@ ALIVE_SECONDS: Final = 5.0
 """How often a task that works says so."""
 
 
-class Kind(IntEnum):
-    """Of a message."""
+class Says(IntEnum):
+    """The kind of a message."""
 
     HELLO = 1
     ORDER = 2
@@ -38,12 +40,12 @@ class Kind(IntEnum):
     ALIVE = 4
 
 
-class HungUpError(EOFError):
+class HungUpError(ControlFlowError):
     """The other end has closed the link."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Summons:
     """Where a driver waits for the tasks of one job, and by what it knows them. All of it is new for each job."""
 
     address: str
@@ -52,19 +54,19 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class Greeting:
     """Who a task is. `attempt`: 0, unless Spark runs its partition again."""
 
     partition: int
     attempt: int
     pid: int
 
-    def packed(self, call: Call) -> bytes:
+    def packed(self, call: Summons) -> bytes:
         """With what shows that it was called."""
         return _HELLO.pack(VERSION, call.run, call.secret, self.partition, self.attempt, self.pid)
 
     @classmethod
-    def unpacked(cls, data: bytes, call: Call) -> Hello | None:
+    def unpacked(cls, data: bytes, call: Summons) -> Greeting | None:
         """None for whoever was not called so."""
         if len(data) != _HELLO.size:
             return None
@@ -73,32 +75,32 @@ class Hello:
         return cls(*rest) if known and version == VERSION else None
 
 
-class Link:
+class OrderLink:
     """One end of a link. A silence longer than the socket's own limit is TimeoutError, and any other fault OSError."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def send(self, kind: Kind, number: int, data: bytes = b"") -> None:
+    def send(self, kind: Says, number: int, data: bytes = b"") -> None:
         """A whole message."""
         self._end.sendall(_HEAD.pack(kind, number, len(data)))
         if data:
             self._end.sendall(data)
 
-    def receive(self, most: int | None = None) -> tuple[Kind, int, bytes]:
+    def receive(self, most: int | None = None) -> tuple[Says, int, bytes]:
         """The next message, of at most so many bytes. Raises HungUpError, and ValueError where it is none."""
         kind, number, length = _HEAD.unpack(self._exactly(_HEAD.size))
         if most is not None and length > most:
             raise ValueError(f"a message of {length} bytes: expected at most {most}")
-        return Kind(kind), number, self._exactly(length)
+        return Says(kind), number, self._exactly(length)
 
-    def hello(self, call: Call) -> Hello | None:
+    def hello(self, call: Summons) -> Greeting | None:
         """Who has connected; None for a stranger, who may say anything."""
         try:
             kind, _, data = self.receive(most=_HELLO.size)
-        except (OSError, EOFError, ValueError):
+        except (OSError, HungUpError, ValueError):
             return None
-        return Hello.unpacked(data, call) if kind is Kind.HELLO else None
+        return Greeting.unpacked(data, call) if kind is Says.HELLO else None
 
     def wait_at_most(self, seconds: float | None) -> None:
         """So long for each part of a message from now on; None: as long as it takes."""

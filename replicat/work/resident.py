@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from replicat.work.decode import run_partition
-from replicat.work.orders import ALIVE_SECONDS, Call, Hello, HungUpError, Kept, Kind, Link
+from replicat.work.orders import ALIVE_SECONDS, Greeting, HungUpError, Kept, OrderLink, Says, Summons
 
 
-def serve(call: Call, partition: Iterable[Any]) -> Iterator[int]:
+def serve(call: Summons, partition: Iterable[Any]) -> Iterator[int]:
     """For mapPartitions: how many orders were answered. What is no expected error of an order is raised, so that Spark
     fails the job.
     """
@@ -33,15 +33,15 @@ def serve(call: Call, partition: Iterable[Any]) -> Iterator[int]:
         pass
     context = TaskContext.get()
     assert context is not None
-    hello = Hello(context.partitionId(), context.attemptNumber(), os.getpid())
+    hello = Greeting(context.partitionId(), context.attemptNumber(), os.getpid())
     try:
         end = connected(call)
     except OSError:  # whoever called has gone
         return iter([0])
-    return iter([_Task(Link(end)).run(hello.packed(call))])
+    return iter([_Task(OrderLink(end)).run(hello.packed(call))])
 
 
-def connected(call: Call) -> socket.socket:
+def connected(call: Summons) -> socket.socket:
     """Raises OSError."""
     end = socket.socket(socket.AF_UNIX)
     try:
@@ -55,7 +55,7 @@ def connected(call: Call) -> socket.socket:
 class _Task:
     """One end of a link, and what was sent once for many orders."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: OrderLink) -> None:
         self._link = link
         self._sending = threading.Lock()
         self._working = 0  # the number of the order
@@ -69,10 +69,10 @@ class _Task:
         teller = threading.Thread(target=self._tell, name="alive", daemon=True)
         teller.start()
         try:
-            going = self._send(Kind.HELLO, 0, hello)
+            going = self._send(Says.HELLO, 0, hello)
             while going and (order := self._order()) is not None:
                 answer = pickle.dumps(self._answer(*order), pickle.HIGHEST_PROTOCOL)
-                going = os.getppid() == self._parent and self._send(Kind.ANSWER, order[0], answer)
+                going = os.getppid() == self._parent and self._send(Says.ANSWER, order[0], answer)
                 answered += going
         finally:
             self._over.set()
@@ -98,7 +98,7 @@ class _Task:
         self._working = 0
         return answer
 
-    def _send(self, kind: Kind, number: int, data: bytes = b"") -> bool:
+    def _send(self, kind: Says, number: int, data: bytes = b"") -> bool:
         """Whether somebody is there to read it."""
         try:
             with self._sending:
@@ -110,4 +110,4 @@ class _Task:
     def _tell(self) -> None:
         while not self._over.wait(ALIVE_SECONDS):
             if number := self._working:
-                self._send(Kind.ALIVE, number)
+                self._send(Says.ALIVE, number)
