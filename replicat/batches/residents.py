@@ -111,14 +111,18 @@ class ResidentJob:
         """What each came to, in their order. Raises as __init__ does."""
         if len(tasks) == 1:
             return [self._ask(tasks[0])]
-        return list(self._pool.map(self._ask, tasks))
+        try:
+            asked = [self._pool.submit(self._ask, task) for task in tasks]
+        except RuntimeError:  # nobody is there to ask any more: it was lost just now
+            raise self._cause() from None
+        return [one.result() for one in asked]
 
     def hang_up(self) -> None:
         """Nothing counts any more that a task of the job does; they end, and the job with them."""
         self._lost.set()
         for link in list(self._links.values()):
             link.hang_up()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
 
     # The job
 
@@ -179,7 +183,7 @@ class ResidentJob:
     def _cause(self) -> BaseException:
         """What Spark says of the loss, where that comes in time; else what was seen first."""
         self._ended.wait(CAUSE_SECONDS)
-        return self._why or self._first or LostError("the job of resident tasks ended before all of them had begun")
+        return self._why or self._first or LostError("the job of resident tasks has ended")
 
 
 class _Ordered:

@@ -230,7 +230,7 @@ def _by(engine: SparkEngine, how: str) -> Future[list[Any]]:
         (UnboundLocalError("sockfile"), "the Spark job failed: sockfile"),
         (EOFError(), "the Spark job failed: EOFError"),
         (Py4JNetworkError("Answer from Java side is empty"), "the Spark job failed: Answer from Java side is empty"),
-        ([], "the Spark job failed: (expected 1 results, found 0|the job of resident tasks ended before all of them)"),
+        ([], "the Spark job failed: (expected 1 results, found 0|the job of resident tasks has ended)"),
     ],
 )
 def test_a_job_that_ends_before_its_result_is_read(made: Made, how: str, end: Exception | list[Any], told: str):
