@@ -20,7 +20,7 @@ class Absence:
 
     @property
     def waits_for(self) -> str:
-        """As `SourceFacts.waits_for`."""
+        """As `Source.waits_for`."""
         return f"Waiting for the source database: {self.trouble}" if self.trouble else ""
 
     def lost(self, error: AwayError, now: float) -> float:

@@ -305,7 +305,7 @@ class Extract(GroupProcess):
 
     def waits_for(self) -> str:
         """The source, while the connection to it is lost."""
-        return self._facts().waits_for if self._at_end else ""
+        return self._source.waits_for if self._at_end else ""
 
     def _facts(self) -> SourceFacts:
         """What the source tells, with its places as of the trail's last complete transaction."""
@@ -367,13 +367,13 @@ class Extract(GroupProcess):
 
     def _at_eof(self, facts: SourceFacts) -> bool:
         """Nothing came at the last look, and no log is known to wait: a server that decodes sends nothing either."""
-        idle = self._at_end and not facts.waits_for and self._assembler.is_empty
+        idle = self._at_end and not self._source.waits_for and self._assembler.is_empty
         return idle and not facts.measures.get("backlog_bytes")
 
     def status(self) -> StatusAnswer:
         facts = self._facts()
         return StatusAnswer(
-            facts.waits_for or ("At EOF" if self._at_eof(facts) else "Processing data"),
+            self._source.waits_for or ("At EOF" if self._at_eof(facts) else "Processing data"),
             read=PlaceAnswer.of(facts.read), write=(WriteAnswer.of(self._write_checkpoint()),),
             in_transaction=self._assembler.in_transaction,
         )  # fmt: skip
@@ -421,7 +421,7 @@ class Extract(GroupProcess):
             backlog_bytes=0 if waiting is None and idle else waiting,
             backlog_us=0 if idle else self._behind_us(),
             extra={
-                "state": facts.waits_for, "newest_us": newest or None, "clock_offset_us": offset,
+                "state": self._source.waits_for, "newest_us": newest or None, "clock_offset_us": offset,
                 "heartbeat_trouble": heart.trouble, **error, **found,
             },
         )  # fmt: skip

@@ -85,7 +85,7 @@ class LogSource(ABC):
 
     @property
     def waits_for(self) -> str:
-        """For `SourceFacts.waits_for`."""
+        """As `Source.waits_for`."""
         return self._absence.waits_for
 
     def start(self, origin: Position, state: str, sink: Sink) -> None:  # noqa: ARG002  -- the sink has it too

@@ -339,7 +339,7 @@ class SegmentSource:
 
     @property
     def waits_for(self) -> str:
-        """For `SourceFacts.waits_for`."""
+        """As `Source.waits_for`."""
         return self._absence.waits_for
 
     @property

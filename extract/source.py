@@ -159,14 +159,12 @@ class SourceFacts:
     """What a source tells of itself, for STATUS, METRICS, SHOWCH and the report.
 
     `title`: how SHOWCH names the kind of log, such as `Redo Log`. `threads`: where it reads, thread by thread.
-    `waits_for`: for STATUS, when it waits for more than the next change. `measures`, for METRICS: `backlog_bytes` of
-    log that is not read yet, if known, and what only this source knows. `about`, for the report: the database's version
-    and character set. `csn_label`: what the source calls its CSN.
+    `measures`, for METRICS: `backlog_bytes` of log that is not read yet, if known, and what only this source knows.
+    `about`, for the report: the database's version and character set. `csn_label`: what the source calls its CSN.
     """
 
     title: str
     threads: Sequence[ThreadPlaces]
-    waits_for: str = ""
     measures: Mapping[str, Any] = field(default_factory=dict)
     about: Sequence[str] = ()
     csn_label: str = CSN
@@ -214,6 +212,11 @@ class Source(Protocol):
 
     def idle_seconds(self) -> float:
         """The longest time until `poll` must be called again, readable or not."""
+        ...
+
+    @property
+    def waits_for(self) -> str:
+        """For what it waits, where that is more than the next change; else empty. Asked after each step."""
         ...
 
     def place(self, origin: Position, time_us: int | None) -> Place:

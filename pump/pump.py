@@ -44,6 +44,8 @@ from trails.runtime.report.stats import TOTAL_OPERATIONS, Stats
 STEP_BYTES = 8 << 20
 DRAIN_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
+ACK_SECONDS = 0.02
+"""So long acknowledgements may lie where nobody needs them."""
 
 UNDECODED = (
     "All tables are counted together: PASSTHRU sends blocks undecoded, and a block's header counts its changes without "
@@ -176,7 +178,18 @@ class Pump(GroupProcess):
             return [self._caller.fileno()]
         if self._channel is None:
             return []
-        return [self._channel.fileno(), *([self._watch.fileno()] if self._has_room() else [])]
+        link = [] if self._leaves_acks else [self._channel.fileno()]
+        return [*link, *([self._watch.fileno()] if self._has_room() else [])]
+
+    @property
+    def _leaves_acks(self) -> bool:
+        """Whether what the Collector says may lie for a moment: much may be sent before any of it is needed.
+
+        An acknowledgement for each block would wake us as often as the blocks do, which take it along.
+        """
+        if self._channel is None or self._phase is not LinkPhase.STREAMING or self._channel.unsent:
+            return False
+        return 0 < self._window.bytes < self._window.size // 2
 
     def idle_seconds(self) -> float:
         """Until the next try or heartbeat; a second at most, because events of a folder may get lost."""
@@ -184,7 +197,7 @@ class Pump(GroupProcess):
         if self._phase is LinkPhase.AWAY:
             return min(1.0, max(0.0, self._caller.retry_at - now))
         if self._channel is not None:
-            return min(1.0, self._channel.wait(now))
+            return min(ACK_SECONDS if self._leaves_acks else 1.0, self._channel.wait(now))
         return 1.0
 
     def waits_for(self) -> str:

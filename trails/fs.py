@@ -47,6 +47,9 @@ class File(Protocol):
     def datasync(self) -> None:
         """Make what was written, and the length, durable (fdatasync)."""
 
+    def announce(self) -> None:
+        """Wake who watches the file's folder: there is something to read. A hint, which may come to nobody."""
+
     def is_at(self, path: str) -> bool:
         """Whether this very file is what `path` leads to now; False if it leads to no file."""
 
@@ -71,7 +74,9 @@ class Lock(Protocol):
 
 
 class Watch(Protocol):
-    """`fileno()` is readable after something in a folder changed, until clear(). Only a hint: changes get lost."""
+    """`fileno()` is readable after a file of a folder was announced, closed by who wrote it, made, or named anew, until
+    clear(). Only a hint: it gets lost.
+    """
 
     def fileno(self) -> int:
         """For select and poll."""
@@ -183,6 +188,10 @@ class RealFile:
             os.fdatasync(self._fd)
         except OSError as error:
             raise _failed(f"fdatasync {self._path}", error) from error
+
+    def announce(self) -> None:
+        with contextlib.suppress(OSError):  # they look by themselves too
+            os.utime(self._fd)
 
     def is_at(self, path: str) -> bool:
         try:

@@ -1,5 +1,8 @@
 """A folder watched by inotify's own descriptor, which stands in the process's poll: no thread, no object an event.
 
+A trail's file is written twice before there is more to read: a block, and behind its sync the durable end. Who wakes on
+writes wakes once for nothing. So that is not listened to: a writer announces the second one (File.announce), which
+changes the file's times; and what anybody else brings is closed, or renamed, behind its last byte.
 The kernel's interface is asked by ctypes, as Python has none. Numbers are those of inotify(7).
 """
 
@@ -14,9 +17,9 @@ from typing import Final
 
 from trails.watching import refused
 
-_MODIFIED, _MOVED_TO, _CREATED, _ONLY_FOLDERS = 0x2, 0x80, 0x100, 0x01000000
-_CHANGES: Final = _MODIFIED | _MOVED_TO | _CREATED | _ONLY_FOLDERS
-"""Opening and reading are no changes: waking on them would feed itself."""
+_ANNOUNCED, _WRITTEN, _MOVED_TO, _CREATED, _ONLY_FOLDERS = 0x4, 0x8, 0x80, 0x100, 0x01000000
+_CHANGES: Final = _ANNOUNCED | _WRITTEN | _MOVED_TO | _CREATED | _ONLY_FOLDERS
+"""IN_ATTRIB, IN_CLOSE_WRITE, IN_MOVED_TO, IN_CREATE, IN_ONLYDIR."""
 _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 _MOST: Final = 1 << 16
 _LONGEST: Final = 16 + 256

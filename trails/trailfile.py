@@ -79,6 +79,7 @@ class TrailFile:
         if (found := self._file.size()) < end:
             raise truncated(self._path, end, found)
         self._file.write_at(DURABLE_OFFSET, make_durable_end(end, self._seed))
+        self._file.announce()
         if twice:
             self._file.datasync()
 

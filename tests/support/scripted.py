@@ -195,6 +195,8 @@ class ScriptedSource:
         """See Source."""
         return Place(origin.seqno, origin.rba, time_us, str(origin.rba))
 
+    waits_for = ""
+
     def facts(self, origin: Position, state: str, time_us: int | None) -> SourceFacts:
         """See Source."""
         self._check_state(origin.rba, state)

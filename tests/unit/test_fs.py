@@ -20,7 +20,7 @@ from trails import watch
 from trails.errors import AnewError, LockedError, OperatorError
 from trails.fs import RealFs, read_bytes, replace_durably
 from trails.inotify import InotifyWatch
-from trails.position import TrailName
+from trails.position import Position, TrailName
 from trails.watch import FolderWatch
 from trails.writer import TrailWriter, WriterIdentity
 
@@ -72,6 +72,20 @@ def test_what_changes_in_a_folder_wakes(tmp_path, kind):
     assert not woken(made, 0.2)
     made.close()
     made.close()
+
+
+def test_a_trails_reader_wakes_once_a_sync(tmp_path):
+    """Not at the write before, of which there is nothing to read yet."""
+    writer = TrailWriter.open(RealFs(), TrailName(str(tmp_path), "lt"), IDENTITY, restart_open=True)
+    made = InotifyWatch(str(tmp_path), print)
+    for number in range(1, 4):
+        writer.append_place(Position(0, number))
+        assert not woken(made, 0.1)
+        writer.sync()
+        assert woken(made, PATIENCE)
+        assert not woken(made, 0.1)
+    made.close()
+    writer.close()
 
 
 def test_many_changes_are_forgotten_at_once(tmp_path):

@@ -331,6 +331,8 @@ class SimSource:
     def outstanding(self) -> Outstanding:
         return Outstanding()
 
+    waits_for = ""
+
     def place(self, origin: Position, time_us: int | None) -> Place:
         return Place(origin.seqno, origin.rba, time_us, f"{origin.rba:016d}")
 

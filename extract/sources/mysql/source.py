@@ -227,7 +227,7 @@ class MysqlSource(LogSource):
         ]  # fmt: skip
         threads = [ThreadPlaces(self._oldest(origin, state, time_us), current)]
         measures = self._watch.measures(read, connected=self.connected)
-        return SourceFacts(server.TITLE, threads, self.waits_for, measures, about, server.CSN_LABEL)
+        return SourceFacts(server.TITLE, threads, measures, about, server.CSN_LABEL)
 
     def _oldest(self, origin: Position, state: str, time_us: int | None) -> Place:
         """Where reading would begin again: at the oldest XA transaction that is prepared."""

@@ -383,7 +383,7 @@ class PostgresSource(LogSource):
             "Database Version:", self._identity.version, "",
             "Database Language and Character Set:", self._identity.characters, "",
         ]  # fmt: skip
-        return SourceFacts(pgcheck.TITLE, threads, self.waits_for, self._measures(read), about, pgcheck.CSN_LABEL)
+        return SourceFacts(pgcheck.TITLE, threads, self._measures(read), about, pgcheck.CSN_LABEL)
 
     def _read_place(self) -> tuple[int, int]:
         """The LSN read, and its time."""

@@ -185,7 +185,7 @@ class SqliteSource(SegmentSource):
         """No transaction is open in the queue, and none in the file needs anything that was captured."""
         current = self.place(Position(0, self.read), self.read_us)
         threads = [ThreadPlaces(self.place(origin, time_us), current)]
-        return SourceFacts(TITLE, threads, self.waits_for, self._measures(), ABOUT)
+        return SourceFacts(TITLE, threads, self._measures(), ABOUT)
 
     def _measures(self) -> dict[str, Any]:
         """Bytes are rows times the mean size of those that were read last."""

@@ -175,7 +175,7 @@ class TriggerSource(SegmentSource):
         """What is open is not in the queue yet, and needs nothing that was captured."""
         current = self.place(Position(0, self.read), self.read_us)
         threads = [ThreadPlaces(self.place(origin, time_us), current)]
-        return SourceFacts(TITLE, threads, self.waits_for, self._measures(), self._about)
+        return SourceFacts(TITLE, threads, self._measures(), self._about)
 
     def _measures(self) -> dict[str, Any]:
         kept = self._reader.kept
