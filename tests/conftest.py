@@ -169,6 +169,12 @@ def a_run_of_ggsci(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_batch_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever steps a Replicat by hand finds nothing left behind a step that did nothing. Processes do gather."""
+    monkeypatch.setattr("replicat.batches.pipeline.MOST_GATHER_SECONDS", 0.0)
+
+
 # --- no network, no database where none belongs ---------------------------------------------------------------------
 
 

@@ -140,6 +140,13 @@ class Step:
         return running.batch.changes
 
 
+@pytest.fixture
+def _gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process."""
+    monkeypatch.setattr("replicat.batches.pipeline.MOST_GATHER_SECONDS", MOST_GATHER_SECONDS)
+
+
+@pytest.mark.usefixtures("_gathers")
 def test_batches_gather_until_they_cost_a_share_of_a_processor(feed: TrailFeed):
     """The first change after a pause is applied at once, and so is the next: what one costs is known behind it."""
     step = Step(feed)
@@ -162,6 +169,7 @@ def test_batches_gather_until_they_cost_a_share_of_a_processor(feed: TrailFeed):
     step.pipeline.close()
 
 
+@pytest.mark.usefixtures("_gathers")
 def test_what_cost_much_makes_nobody_wait_for_long(feed: TrailFeed):
     """Such as the batch of a large transaction, behind which little comes."""
     step = Step(feed)
@@ -172,6 +180,7 @@ def test_what_cost_much_makes_nobody_wait_for_long(feed: TrailFeed):
     step.pipeline.close()
 
 
+@pytest.mark.usefixtures("_gathers")
 def test_a_backlog_does_not_gather(feed: TrailFeed):
     """Batches are full then, and wait for nothing."""
     for _ in range(200):
@@ -181,6 +190,7 @@ def test_a_backlog_does_not_gather(feed: TrailFeed):
     step.pipeline.close()
 
 
+@pytest.mark.usefixtures("_gathers")
 def test_BATCHSECS_alone_says_how_long_is_gathered(feed: TrailFeed):
     """Not at all, with 0."""
     step = Step(feed, seconds=0.0)

@@ -108,11 +108,13 @@ def test_a_table_made_anew_without_triggers_ends_the_capture_by_name(tmp_path: P
     running = Running(file)
     running.sees("INSERT INTO item (code) VALUES ('a')")
     file.run(
+        "BEGIN",  # whoever looks between finds that it was dropped, and then another one
         "CREATE TABLE fresh (id INTEGER PRIMARY KEY, code TEXT)",
         "INSERT INTO fresh SELECT id, code FROM item",
         "DROP TABLE item",
         "ALTER TABLE fresh RENAME TO item",
         "INSERT INTO line VALUES (1, 'x', 'n')",
+        "COMMIT",
     )
     with pytest.raises(
         OperatorError, match=r"table main\.item has lost its triggers.*ADD TRANDATA main\.item, then START"
