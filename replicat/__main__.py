@@ -37,6 +37,7 @@ LEFT_OUT = "TG-01811"
 
 def build(context: Context) -> Process:
     """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
+    from replicat.batches.classes import ClassArchive
     from replicat.batches.engine import JOBS, SparkEngine, SparkSettings
     from replicat.batches.jvm import StopAskedError
     from replicat.load.rounds import LoadSettings
@@ -67,6 +68,7 @@ def build(context: Context) -> Process:
         options=params.spark_options,
         encrypted=encrypted,
         jobs=max(JOBS, params.load_tasks),
+        classes=ClassArchive.of(context.home.folder("dirtmp"), context.group),
     )
     discards = _discards(context, params)
     engine = SparkEngine(settings, scratch.release, lambda: context.stop.requested)

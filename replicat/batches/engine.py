@@ -20,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol, TypeVar
 
+from replicat.batches.classes import ClassArchive
 from replicat.batches.jvm import Jvm, StopAskedError, within
 from replicat.batches.residents import LostError, Residents, resident_tasks, with_room
 from replicat.maps.expressions.compiling import Sql
@@ -45,6 +46,8 @@ FORGET_JOBS = 1000
 START_SECONDS = 300.0
 # So long a Spark that is not all ours may take to stop in order.
 STOP_SECONDS = 30.0
+# And the one that leaves the archive of its classes.
+CLASSES_SECONDS = 20.0
 # What Spark says where a Python worker took longer to begin than the 10 seconds (a daemon's: 60) that it has for it.
 SLOW_WORKER = "Python worker failed to connect back"
 DEAD_WORKER = "Python worker exited unexpectedly"
@@ -91,7 +94,8 @@ class SparkSettings:
 
     `warm`: run a job before the first one; who only asks Spark's analyser saves the seconds. `encrypted`: the trail is,
     so what Spark writes there is too, under a key that it makes for itself. `jobs`: how many run at the same time.
-    `lock`: the descriptor that locks `scratch`, which the JVM holds too (scratch.py); -1 for none.
+    `lock`: the descriptor that locks `scratch`, which the JVM holds too (scratch.py); -1 for none. `classes`: the
+    home's archive of Spark's classes, if it may have one.
     """
 
     name: str
@@ -104,6 +108,7 @@ class SparkSettings:
     encrypted: bool = False
     jobs: int = JOBS
     lock: int = -1
+    classes: ClassArchive | None = None
 
     @property
     def local(self) -> bool:
@@ -201,11 +206,21 @@ class SparkEngine:
                 self._hush()
             else:
                 self._stop_in_order(self._jvm)
+            self._leave_classes(self._jvm)
             self._jvm.kill()
         self._pool.shutdown(wait=True)
         self._output.close()
         shutil.rmtree(self._settings.scratch, ignore_errors=True)
         self._release()
+
+    def _leave_classes(self, jvm: Jvm) -> None:
+        """The first JVM of a home ends in order, as only so it leaves the archive of its classes."""
+        classes = self._settings.classes
+        if classes is None or self._context is None or classes.path:
+            return
+        jvm.leave(CLASSES_SECONDS)
+        if jvm.process.poll() == 0:
+            classes.keep()
 
     def _hush(self) -> None:
         """The server of pyspark would print to the terminal that its JVM is gone."""
@@ -314,6 +329,8 @@ class SparkEngine:
             raise
         except Exception as error:  # Spark's own errors share no base
             ended = self._jvm.ended() if self._jvm is not None else ""
+            if ended and self._settings.classes is not None:
+                self._settings.classes.forget()  # it may have died of them
             why = f"Java ended, {ended}" if ended else _text(error).split("\n", 1)[0]
             # A JVM that was killed looks like one that Java refuses to start: AUTORESTART's limit parts the two.
             raise AnewError(
@@ -381,7 +398,9 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.local.dir": settings.scratch,
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
         "-XX:-UsePerfData "  # a file in /tmp, which SIGKILL would leave there
-        f"-Xshare:auto -Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
+        f"-Xshare:auto {settings.classes.option if settings.classes else ''} "
+        f"-XX:ErrorFile={settings.scratch}/java-crash.log "  # else in the folder where the process stands
+        f"-Djava.io.tmpdir={settings.scratch} -Dlog4j2.configurationFile=file:{log4j}",
         **dict(settings.options),
     }
 

@@ -98,6 +98,29 @@ print("closed", job.exception())
 '''
 
 
+CLASSES = """
+import os, sys
+from pathlib import Path
+
+from demo.guard import end_now
+from replicat.batches.classes import ClassArchive
+from replicat.batches.engine import SparkEngine, SparkSettings
+
+folder, how = Path(sys.argv[1]), sys.argv[2]
+home = folder / "home"
+home.mkdir(exist_ok=True)
+classes = ClassArchive.of(str(home), "REP1")
+engine = SparkEngine(SparkSettings("test", str(folder / "scratch"), str(folder / "log"), classes=classes))
+engine.start()
+command = Path(f"/proc/{engine._jvm.process.pid}/cmdline").read_bytes().decode()
+print("uses" if f"SharedArchiveFile={classes.stem}" in command else "makes" if classes.left in command else "none")
+if how == "killed":
+    end_now(engine._jvm.process.pid)
+engine.close()
+print(sorted(name.partition("-")[0] for name in os.listdir(home)))
+"""
+
+
 @pytest.fixture
 def short() -> Iterator[Path]:
     """A folder whose path is short enough for Spark's sockets."""
@@ -105,11 +128,11 @@ def short() -> Iterator[Path]:
         yield Path(made)
 
 
-def run(script: str, folder: Path) -> str:
+def run(script: str, folder: Path, *more: str, **environment: str) -> str:
     """What a script prints; it ends by itself, and says nothing else."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script, str(folder)], timeout=PATIENCE, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-P", "-c", script, str(folder), *more], timeout=PATIENCE, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -126,3 +149,32 @@ def test_a_jvm_that_is_killed_before_a_result_is_read(short: Path):
 def test_a_jvm_that_is_stopped_is_closed(short: Path):
     """With a job that is under way, which would never end."""
     assert "closed Spark's JVM is gone: killed by signal 9." in run(STOPPED, short)
+
+
+@pytest.mark.soak
+def test_the_first_jvm_of_a_home_leaves_its_classes_to_the_next(short: Path):
+    """One that is killed leaves none. What is damaged is passed over; and what Java dies of is there once."""
+
+    def lived(how: str = "") -> list[str]:
+        return run(CLASSES, short, how, SPARK_SUBMIT_OPTS="").splitlines()
+
+    assert lived("killed") == ["makes", "[]"]
+    assert lived() == ["makes", "['spark']"]
+    (archive,) = (short / "home").iterdir()
+    archive.chmod(0o600)
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 1
+    archive.write_bytes(data)
+    assert lived() == ["uses", "['spark']"]
+    archive.unlink()
+    archive = archive.with_name(f"{archive.name.rpartition('-')[0]}-{1 << 20}.jsa")
+    archive.write_bytes(data[: 1 << 20])
+    assert "Spark does not start: Java ended, killed by signal 6" in failed(CLASSES, short)
+    assert list((short / "home").iterdir()) == []
+
+
+def failed(script: str, folder: Path) -> str:
+    """What it says on standard error."""
+    with pytest.raises(AssertionError) as caught:
+        run(script, folder, "", SPARK_SUBMIT_OPTS="")
+    return str(caught.value)
