@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 import zlib
 from functools import cache as once
@@ -21,6 +23,8 @@ from demo.patience import PATIENCE
 from replicat.batches.classes import ClassArchive
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
+KEPT_SECONDS = 2 * 86_400
+"""So long that of a checkout is kept in which nothing is tested."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,6 +51,10 @@ def _archive() -> ClassArchive | None:
     with cache() as root:
         folder = root / f"spark-{zlib.crc32(str(ROOT).encode()):08x}"
         folder.mkdir(exist_ok=True)
+        os.utime(folder)
+        for other in root.glob("spark-*"):
+            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
         return ClassArchive.of(str(folder), "tests")
 
 
