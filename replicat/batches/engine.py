@@ -221,6 +221,8 @@ class SparkEngine:
         jvm.leave(CLASSES_SECONDS)
         if jvm.process.poll() == 0:
             classes.keep()
+        else:  # it may have left a part, on a disk that is full
+            classes.forget(keep=classes.path)
 
     def _hush(self) -> None:
         """The server of pyspark would print to the terminal that its JVM is gone."""

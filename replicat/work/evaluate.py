@@ -117,13 +117,8 @@ class MappedJobs:
         """As `parts` does it."""
         assert self._here is not None
         rows = _operand_rows(task, self.programs)
-        try:
+        with _failing_rows(self._sql):
             results = self._here.results(_batch(rows, self.programs)) if rows else []
-        except Exception as error:
-            failure = _failure(self._sql, error)
-            if failure is None:
-                raise
-            raise EvaluationError(failure) from error
         try:
             return attempt(task, RealFs(), iter(results))
         except (GateError, LoadAgainError) as error:
@@ -132,14 +127,10 @@ class MappedJobs:
     def _by_job(self, tasks: Sequence[Task]) -> list[Any]:
         context = self._sql.session.sparkContext
         try:
-            for number, task in enumerate(tasks):
-                context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
-            found = self._frame(len(tasks)).collect()
-        except Exception as error:
-            failure = _failure(self._sql, error)
-            if failure is None:
-                raise
-            raise EvaluationError(failure) from error
+            with _failing_rows(self._sql):
+                for number, task in enumerate(tasks):
+                    context.setLocalProperty(f"{TASK}{number}", base64.b64encode(pickle.dumps(task)).decode())
+                found = self._frame(len(tasks)).collect()
         finally:
             for number in range(len(tasks)):
                 context.setLocalProperty(f"{TASK}{number}", None)
@@ -460,6 +451,18 @@ def evaluate(sql: SparkSql, programs_: Programs, rows: Sequence[Row]) -> list[Re
             raise AnewError(
                 f"Spark can't evaluate expressions: {message_of(error)}", hint="See Spark's log in dirrpt"
             ) from error
+        raise EvaluationError(failure) from error
+
+
+@contextlib.contextmanager
+def _failing_rows(sql: SparkSql) -> Iterator[None]:
+    """Where an expression fails on a row, that is EvaluationError."""
+    try:
+        yield
+    except Exception as error:
+        failure = _failure(sql, error)
+        if failure is None:
+            raise
         raise EvaluationError(failure) from error
 
 

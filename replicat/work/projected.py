@@ -1,7 +1,7 @@
 """A query's projections, evaluated in the driver's JVM: a few rows in, their results out, and no job of Spark.
 
 It is Spark's own code, made from the plan that its optimizer made: the same results, the same errors. But the way to it
-is Spark's inner one, which another release may not have. So whoever uses it compares it with a job first.
+is Spark's inner one, which another release may not have. So whoever uses it compares it with a query first.
 """
 
 from __future__ import annotations
