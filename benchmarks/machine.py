@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import sysconfig
 import time
 from pathlib import Path
+
+from trails import kernels
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -19,8 +22,16 @@ def facts() -> dict[str, str]:
         "processor": model.partition(":")[2].strip() or platform.machine(),
         "memory": f"{memory:.0f} GiB",
         "kernel": platform.release(),
-        "Python": platform.python_version(),
+        "Python": f"{platform.python_version()} {build()}",
+        "kernels": " ".join(kernels.built()) or "none",
     }
+
+
+def build() -> str:
+    """How Python was built: with profiles (PGO) and link-time optimization (LTO) it decodes a fifth faster."""
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    found = [name for option, name in (("--enable-optimizations", "PGO"), ("--with-lto", "LTO")) if option in options]
+    return f"({' and '.join(found)})" if found else "(built without PGO)"
 
 
 def cpu_seconds(*pids: int) -> float:

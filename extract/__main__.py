@@ -54,13 +54,10 @@ def build(context: Context) -> Process:
     counts = DdlCounts(turned_away=lambda text: context.log.warning(SHAPE, f"{text}."))
     kind = kinds.of(params.url)
     method = kinds.method(kind, registration.method)
+    of_home = globals_file.read(context.home)
     told = replace(
-        params.settings(
-            registration.registered,
-            HeartbeatTable.of(globals_file.read(context.home)),
-            context.host,
-            registration.method,
-        ),
+        params.settings(registration.registered, HeartbeatTable.of(of_home), context.host, registration.method),
+        kernels=of_home.one("KERNELS", True),
         scratch=context.home.folder("dirtmp"),
         journal=context.home.journal(params.group),
         reshaped=None if params.ddl else lambda text: context.log.warning(SHAPE, f"{text}."),

@@ -39,7 +39,7 @@ from trails.ddl import DdlChange
 from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, block_records
 from trails.position import Position
-from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, TRUNCATE, UPDATE, Op, Record, TableDef
+from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, TRUNCATE, UPDATE, Op, Packed, Record, TableDef
 from trails.runtime.report.stats import Stats
 
 BLOCK_BYTES = BLOCK_KIB << 10
@@ -144,6 +144,13 @@ class Assembler:
         self._now_us = now_us
         self._heartbeats = heartbeats
         self._seed: TableDef | None = None  # the seed table, if the open transaction may have rows of it
+
+    def packs(self, records: Any) -> bool:
+        """Gather in these, which are `Packed`, from the first record on; False where records are looked into."""
+        if self._project is not None or self._leaves_out is not None or self.records:
+            return False
+        self.records = records
+        return True
 
     @property
     def origin(self) -> Position:
@@ -258,6 +265,24 @@ class Assembler:
             self._put_out(Indicator.WHOLE, len(self.records))
         elif self._size >= self._block_bytes:
             self.cut()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next commit puts a block out."""
+        return self._size >= self._block_bytes
+
+    def gathered(self, transactions: int, origin: Position, csn: str, commit_us: int) -> None:
+        """So many whole transactions were appended with their begins and commits; the rest is of the last one."""
+        self._reached, self.time_us, self._is_open = (origin, ""), commit_us, False
+        self._gathered, self._commit_us = (origin, csn, ""), commit_us
+        self._transactions += transactions
+        self._open_at = len(self.records)
+
+    def opened(self, at: int, csn: str, xid: str, commit_us: int) -> None:
+        """The record at `at` was appended as the begin of a transaction, and all behind it is of that."""
+        self._is_open, self._leaving_out = True, False
+        self._open_at, self._open_size, self._first = at, 0, at + 1
+        self._begun = (BEGIN, csn, xid, bounded(commit_us))
 
     def grew(self, size: int) -> None:
         """So many bytes were gathered since the last call."""
@@ -445,7 +470,8 @@ class Assembler:
                 name = self._ddl.shape.full_name
                 self._stats.count(name, name, Op.DDL)
             return 1
-        for (op, table), n in Counter(map(_op_and_table, records)).items():
+        counts = records.tally() if isinstance(records, Packed) else Counter(map(_op_and_table, records))
+        for (op, table), n in counts.items():
             if op in (BEGIN, COMMIT):
                 continue
             changes += n

@@ -130,6 +130,27 @@ class Sink(Protocol):
         """It ends; the next one begins at or behind `origin`."""
         ...
 
+    def packs(self, records: Any) -> bool:
+        """Asked before `start` is over: make these, which are `Packed`, its `records`; False where it can't.
+
+        Then whoever appends to them may append whole transactions, and tell of them behind that: `gathered` of those
+        that have ended, `opened` of the one that has not. While `is_full`, the next commit goes to `commit`.
+        """
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next commit puts out what was gathered."""
+        ...
+
+    def gathered(self, transactions: int, origin: Position, csn: str, commit_us: int) -> None:
+        """So many whole transactions were appended, begins and commits with them; the last one ended so."""
+        ...
+
+    def opened(self, at: int, csn: str, xid: str, commit_us: int) -> None:
+        """The record at `at` was appended as the begin of a transaction that is open."""
+        ...
+
     def grew(self, size: int) -> None:
         """About so many bytes were appended since the last call; called at least every 256 KiB or single change."""
         ...
@@ -263,7 +284,7 @@ class SourceSettings:
     that a source may keep, and must be able to do without; empty where none may be written.
     `reshaped`: takes a line on a change of shape at the source; None where those are captured.
     `durable`: for `kept` and `captured` alone, looks how far the trail is durable; it gives None for a trail without a
-    file.
+    file. `kernels`: whether compiled forms may be used, where they were built.
     """
 
     group: str
@@ -280,6 +301,7 @@ class SourceSettings:
     journal: str = ""
     reshaped: Say | None = None
     durable: Callable[[], Durable | None] = lambda: None
+    kernels: bool = True
 
     @property
     def noted(self) -> Registered:

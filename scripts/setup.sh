@@ -11,7 +11,7 @@ stamp=$venv/.setup-stamp
 log=$venv/setup.log
 
 fingerprint() {
-    { pwd; cat pyproject.toml requirements.lock scripts/setup.sh; } | cksum
+    { pwd; cat pyproject.toml requirements.lock scripts/setup.sh setup.py; find extract replicat -name "*.pyx" | sort | xargs cat; } | cksum
 }
 
 java_command() {
@@ -100,7 +100,7 @@ pip_install() {
 say "installing the dependencies (requirements.lock); the first time takes a minute or two"
 # Build tools first and no build isolation, so that they too are the locked ones. Every file's hash must be in the lock;
 # nothing is looked for beside it, so what a Python version needs more is told by pip check.
-awk '/^[^ #]/ { tool = /^(setuptools|wheel)==/ } tool' requirements.lock >$venv/build.lock
+awk '/^[^ #]/ { tool = /^(cython|setuptools|wheel)==/ } tool' requirements.lock >$venv/build.lock
 pip_install --require-hashes -r $venv/build.lock
 pip_install --require-hashes --no-build-isolation -r requirements.lock
 pip_install --no-build-isolation -e .
@@ -108,6 +108,9 @@ $venv/bin/python -m pip check --disable-pip-version-check >>$log 2>&1 || {
     tail -n 5 $log >&2
     fail "requirements.lock lacks something for $($venv/bin/python --version) (lines above): add it to constraints.txt, then make locked"
 }
+
+$venv/bin/python -c 'import extract.sources.postgres.kernel.capture' >>$log 2>&1 ||
+    say "no kernels could be compiled, so capture takes several times the CPU: apt-get install gcc python3-dev, then make setup ($log has the reason)"
 
 # --- Java, for Spark ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +28,9 @@ from demo.servers import PostgresServer
 from ggsci import admin
 from replicat.batches.scratch import sweep
 from tests.support.mysql_place import Place, made
+from tests.support.packed import ThroughKernel
 from tests.support.spark_archive import share_classes
+from trails.errors import LockedError
 
 TESTS = Path(__file__).parent
 OFFLINE = tuple(TESTS / name for name in ("unit", "property", "fault", "compat"))
@@ -159,6 +161,23 @@ def nothing_left_running() -> Iterator[None]:
     assert not names, "tests left processes running:\n" + "\n".join(names)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """A lock that nobody should hold: who has its file open? A child that was just forked has all that we have."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, LockedError):
+        path = str(call.excinfo.value).partition(": held by")[0]
+        report.sections.append(("who has it open", "\n".join(_who_has(path)) or "nobody any more"))
+    return report
+
+
+def _who_has(path: str) -> Iterator[str]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(os.readlink(one) == path for one in (entry / "fd").iterdir()):
+                yield f"{entry.name}, child of {_parent(int(entry.name))}: {_command(int(entry.name))}"
+
+
 @pytest.fixture(autouse=True)
 def a_run_of_ggsci(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that works in databases is one run of ggsci, as far as it gives commands in its own process."""
@@ -173,6 +192,13 @@ def a_run_of_ggsci(request: pytest.FixtureRequest) -> Iterator[None]:
 def no_batch_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever steps a Replicat by hand finds nothing left behind a step that did nothing. Processes do gather."""
     monkeypatch.setattr("replicat.batches.pipeline.MOST_GATHER_SECONDS", 0.0)
+
+
+@pytest.fixture(params=["plain", "kernel"])
+def either_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a module whose tests make a Decoder: each runs with the plain form, and with the compiled one."""
+    if request.param == "kernel":
+        monkeypatch.setattr(request.module, "Decoder", ThroughKernel)
 
 
 # --- no network, no database where none belongs ---------------------------------------------------------------------

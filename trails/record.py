@@ -19,11 +19,11 @@ Tuples rather than classes: millions of them pass a second's worth of CPU matter
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import msgpack
 
@@ -49,6 +49,19 @@ def time_of(us: int) -> datetime:
 def us_of(time: datetime) -> int:
     """The inverse of time_of."""
     return (time - _EPOCH) // _US
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A sequence of records that are held as a block has them: nobody need pack them again."""
+
+    def packed(self) -> bytes:
+        """All of them, as msgpack packs a list of them."""
+        ...
+
+    def tally(self) -> Mapping[tuple[int, Any], int]:
+        """How many changes there are by operation and table; a TRUNCATE's table is a tuple of tables."""
+        ...
 
 
 class Op(IntEnum):

@@ -14,6 +14,7 @@ from typing import Any
 
 from ggsci.commands.session import MAX_NESTING, OperatorSession, masked
 from ggsci.table.grammar import CommandError, Parsed
+from trails import kernels
 
 
 def help_(session: OperatorSession, command: Parsed) -> None:
@@ -180,7 +181,8 @@ def versions(session: OperatorSession, _command: Parsed) -> Any:
     facts = {
         "Trailgate": release("not installed (run from its sources)"), "Python": sys.version.split()[0],
         "Operating System": f"{platform.system()} {platform.release()}", "Node": platform.node(),
-        "Machine": platform.machine(), "Documents": documents(),
+        "Machine": platform.machine(), "Kernels": ", ".join(kernels.built()) or "none was built",
+        "Documents": documents(),
     }  # fmt: skip
     if session.login is not None:
         facts["Database"] = f"{session.login.database}: {session.login.server}"

@@ -68,6 +68,10 @@ def _notes(pipeline: Pipeline) -> list[str]:
     slow = [stage for stage in pipeline.stages if stage.holds_back]
     made = [f"  Held back by {stage.program} {stage.name}: {stage.why}." for stage in slow]
     made = made or ["  No stage holds the others back."]
+    last = pipeline.stages[-1].extra
+    if last.get("heartbeat_steps"):
+        ago = span(last["heartbeat_age_us"])
+        made.append(f"  The heartbeat that came {ago} ago took: {last['heartbeat_steps']}.")
     for stage in pipeline.stages:
         if stage.lag_us is None and not stage.holds_back and stage.lag_why not in pipeline.why:
             made.append(f"  Lag of {stage.program} {stage.name} is {_UNKNOWN}: {stage.lag_why or stage.status}.")

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from ggsci import facts
 from ggsci.facts import GroupFacts
+from ggsci.views.heartbeatview import steps
 from ggsci.views.view import stamp
 from trails.checkpoint import Place
 from trails.errors import GateError
@@ -151,7 +152,7 @@ def _heartbeat(entries: list[dict[str, Any]], now_us: int) -> dict[str, Any]:
     late = beat["why"] if beat["late"] else ""
     return {
         "heartbeat_lag_us": beat["lag_us"], "heartbeat_age_us": beat["age_us"], "heartbeat_late": late,
-        "heartbeat_every_s": beat["every_s"],
+        "heartbeat_every_s": beat["every_s"], "heartbeat_steps": steps(beat.get("stages", [])),
     }  # fmt: skip
 
 

@@ -13,6 +13,15 @@ def seconds(us: int | None) -> str:
     return "UNKNOWN" if us is None else f"{us / 1_000_000:.2f}s"
 
 
+def steps(taken: Iterable[dict[str, Any]]) -> str:
+    """What each step of the last heartbeat took: `shop to EXT1 0.8 ms, EXT1 to REP1 12.3 ms`."""
+    return ", ".join(f"{step['from']} to {step['to']} {_milliseconds(step['us'])}" for step in taken)
+
+
+def _milliseconds(us: int | None) -> str:
+    return "UNKNOWN" if us is None else f"{us / 1000:,.1f} ms"
+
+
 def lag_lines(heartbeats: Iterable[dict[str, Any]]) -> list[str]:
     """The table of LAG: one line a path, and below it what each stage took."""
     rows = list(heartbeats)
@@ -22,18 +31,19 @@ def lag_lines(heartbeats: Iterable[dict[str, Any]]) -> list[str]:
     for row in rows:
         figures = f"{seconds(row['lag_us']):<12}{seconds(row['age_us']):<12}"
         lines.append(f"{figures}{row['from']:<16}{row['to'] or '-':<16}{row['path']}")
-        lines.append("  " + ", ".join(f"{s['from']} to {s['to']} {seconds(s['us'])}" for s in row["stages"]))
+        lines.append(f"  {steps(row['stages'])}")
         if row["why"]:
             lines.append(f"  {_unknown(row)}")
     return [*lines, ""]
 
 
 def info_lines(heartbeats: Iterable[dict[str, Any]], label: int) -> list[str]:
-    """What INFO shows: one line a path."""
+    """What INFO shows: a line for each path, and one for its steps."""
     lines = []
     for row in heartbeats:
         text = f"{seconds(row['lag_us'])} ({row['path']}, {row['age_us'] // 1_000_000} s ago)"
         lines.append(f"{'Heartbeat Lag':{label}}{text}{'; ' + _unknown(row) if row['why'] else ''}")
+        lines.append(f"{'Heartbeat Steps':{label}}{steps(row['stages'])}")
     return lines
 
 

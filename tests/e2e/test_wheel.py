@@ -14,6 +14,7 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"extract", "pump", "collector", "replicat", "trails", "ggsci"}
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
+_WITHOUT_CYTHON = "import sys; sys.modules['Cython'] = None; "
 THEIRS = 'raise SystemExit("this is somebody\'s own script")\n'
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is written into the checkout."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy, so that nothing is written into ours."""
     copy = tmp_path_factory.mktemp("checkout") / "trailgate"
     copy.mkdir()
     for name in (*PACKAGES, "docs", "demo", "tests", "benchmarks"):
@@ -41,6 +44,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ROOT.glob("*"):
         if file.is_file():
             shutil.copy(file, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from it."""
     out = tmp_path_factory.mktemp("dist")
     _run(
         [
@@ -54,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--no-build-isolation",
             "-w",
             out,
-            copy,
+            checkout,
         ]
     )
     (built,) = out.glob("trailgate-*.whl")
@@ -125,6 +134,24 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     page = ("templates/overview.html", "static/page.js", "static/uPlot.iife.min.js", "static/uPlot.LICENSE")
     assert {f"ggsci/web/{name}" for name in page} <= set(names)
+    assert f"extract/sources/postgres/kernel/capture{EXTENSION_SUFFIXES[0]}" in names
+
+
+def test_sources_of_a_release_build_the_kernel_without_cython(checkout: Path, tmp_path: Path) -> None:
+    """They hold the C that it made; and where there is no compiler either, a wheel is built all the same."""
+    _run([sys.executable, "-c", _BUILD.format("sdist"), tmp_path], cwd=checkout)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    (sources,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for compiler, expected in (("gcc", True), ("/none", False)):
+        shutil.rmtree(sources / "build", ignore_errors=True)
+        out = tmp_path / compiler.strip("/")
+        out.mkdir()
+        _run(
+            ["env", f"CC={compiler}", sys.executable, "-c", _WITHOUT_CYTHON + _BUILD.format("wheel"), out], cwd=sources
+        )
+        (built,) = out.glob("*.whl")
+        assert expected == any(name.endswith(".so") for name in zipfile.ZipFile(built).namelist())
 
 
 def test_documents_units_dashboard_and_alert_rules_come_along(bindir: Path, folder: Path) -> None:

@@ -15,6 +15,7 @@ from tests.support.pgwire import ListSink, shape_of
 from trails.errors import OperatorError
 from trails.record import Column, Op, TableDef
 
+pytestmark = pytest.mark.usefixtures("either_form")
 VALUES = st.none() | st.binary(max_size=40)
 ROW = st.tuples(VALUES, VALUES, VALUES).map(list)
 FULL = pgwire.table(1, "full", "f", "a b c")

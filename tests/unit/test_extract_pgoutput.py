@@ -21,6 +21,7 @@ from trails.codec import binary
 from trails.errors import OperatorError
 from trails.record import Column, Op, TableDef
 
+pytestmark = pytest.mark.usefixtures("either_form")
 KEYED = pgwire.table(1, "t", "d", "id* v")
 FULL = pgwire.table(1, "t", "f", "id* v*")
 

@@ -51,7 +51,7 @@ def test_a_table_of_paths_with_each_stages_time():
     assert lines[3].split() == ["LAG", "AGE", "FROM", "TO", "PATH"]
     assert lines[5].split()[0] == "1.10s"
     assert lines[5].split()[2:] == ["shop", "copy", "EXT1", "==>", "PMP1"]
-    assert lines[6] == "  shop to EXT1 0.10s, EXT1 to PMP1 1.00s"
+    assert lines[6] == "  shop to EXT1 100.0 ms, EXT1 to PMP1 1,000.0 ms"
     assert lines[7].startswith("UNKNOWN     ")
     assert lines[9] == "  unknown because no heartbeat for 299 s; one each 60 s was due; it was 1.10s"
     assert lines[12] == "  unknown because the clocks of EXT1 and PMP1 were not compared, or have moved since"
@@ -65,7 +65,7 @@ def test_GG_19_a_stopped_groups_figure_is_shown_with_its_age_only(home: Home):
     assert "not currently running" in text
     assert "UNKNOWN" in text
     assert "EXT1 ==> PMP1" in text
-    assert "Heartbeat Lag" in good(home, "INFO rep1")
+    assert "Heartbeat Steps      shop to EXT1 100.0 ms, EXT1 to PMP1 1,000.0 ms" in good(home, "INFO rep1")
     info = good(home, "INFO rep1")
     assert re.search(r"UNKNOWN \(EXT1 ==> PMP1, 3[56]\d\d s ago\); unknown because no heartbeat", info)
     (shown,) = as_json(home, "INFO rep1")[0]["heartbeats"]

@@ -20,7 +20,8 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 import psycopg
@@ -30,6 +31,7 @@ from psycopg.generators import execute
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import wait
 
+from extract.sources.postgres.kernel import libpq
 from extract.sources.postgres.pgoutput import EPOCH_US, PgoutputError, lsn_text, quoted
 from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.process import checking
@@ -348,6 +350,28 @@ def timeline_ends(url: str, application: str, timeline: int) -> dict[int, str]:
     return {int(fields[0]): fields[1] for fields in lines if len(fields) > 1 and fields[0].isdecimal()}
 
 
+Taken = tuple[int, int, bytes]
+"""Bytes of the messages that were handed over, libpq's answer when there was none more, and the last one's head."""
+
+
+class PackedFront(Protocol):
+    """What of kernel.capture.PackedDecoder is used here."""
+
+    halt: bool
+    asked: bool
+
+    def decode(self, data: bytes, at: int = 0) -> None: ...
+
+    def gulp(self, connection: int, get_copy: int, free_memory: int) -> Taken: ...
+
+
+def strange(data: bytes) -> PgoutputError:
+    """Of a message that is neither of the two; struct.error where it is a part of one."""
+    if data[0] == _KEEPALIVE:
+        _KEEPALIVE_BODY.unpack(data)
+    return PgoutputError(f"replication: expected a message w or k, found {data[:40]!r}")
+
+
 class Stream:
     """A running START_REPLICATION."""
 
@@ -362,6 +386,8 @@ class Stream:
         """
         self._connection = connect(url, application, replication=True)
         self._skips = False
+        self._front: PackedFront | None = None
+        self._direct: Callable[[], Taken] | None = None
         self._connection.notice_handler = self._noticed
         names = quoted(publication).replace("'", "''")
         more = ", messages 'true'" if messages else ""
@@ -397,10 +423,25 @@ class Stream:
     def _noticed(self, notice: PGresult) -> None:
         """From version 18 on a missing publication is only warned of, and its changes are left out."""
         self._skips = self._skips or notice.error_field(pq.DiagnosticField.SQLSTATE) == _SKIPPED
+        if self._front is not None:
+            self._front.halt = self._skips
+
+    def direct(self, front: PackedFront) -> Callable[[bytes, int], None]:
+        """What to give `gulp` for a decoder that has a packed one in front of it.
+
+        That reads libpq's messages from its buffer; where libpq's functions are not found it is called with each.
+        """
+        addresses = libpq.functions()
+        if addresses is not None:
+            self._front = front
+            self._direct = partial(front.gulp, cast("Any", self._connection).pgconn_ptr, *addresses)
+        return front.decode
 
     def gulp(self, decode: Callable[[bytes, int], None], most: int) -> int:
         """Hand over the messages that are here, up to about `most` bytes. Returns their bytes; raises AwayError."""
         get: Callable[[int], tuple[int, Any]] = self._connection.get_copy_data
+        front, direct = self._front, self._direct
+        got: tuple[int, Any]
         data, size, last = b"", 0, _BUFFER
         if time.monotonic() - self._heard > min(_QUIET_SECONDS, self._dead_seconds / 4):
             self._listen()
@@ -409,16 +450,21 @@ class Stream:
                 # One read of the socket into libpq's buffer, and all whole messages that are in it then.
                 self._connection.consume_input()
                 last = -size
-                while (got := get(1))[0] > 0 and not self._skips:
-                    # psycopg's C library gives bytes, its Python one a memoryview.
-                    data = got[1] if type(got[1]) is bytes else bytes(got[1])
-                    size += len(data)
-                    if data[0] == _XLOG:
-                        decode(data, _HEADER)
-                    elif data[0] == _KEEPALIVE:
-                        self.asked = self.asked or _KEEPALIVE_BODY.unpack(data)[2] > 0
-                    else:
-                        raise PgoutputError(f"replication: expected a message w or k, found {data[:40]!r}")
+                if front is not None and direct is not None:
+                    taken, answered, head = direct()
+                    size, data, got = size + taken, head or data, (answered, None)
+                    self.asked = self.asked or front.asked
+                else:
+                    while (got := get(1))[0] > 0 and not self._skips:
+                        # psycopg's C library gives bytes, its Python one a memoryview.
+                        data = got[1] if type(got[1]) is bytes else bytes(got[1])
+                        size += len(data)
+                        if data[0] == _XLOG:
+                            decode(data, _HEADER)
+                        elif data[0] == _KEEPALIVE:
+                            self.asked = self.asked or _KEEPALIVE_BODY.unpack(data)[2] > 0
+                        else:
+                            raise strange(data)
                 if self._skips or got[0] < 0:
                     raise self._ended()
                 last += size

@@ -158,6 +158,9 @@ def fix_bytea(text: bytes) -> Any:
         raise PgoutputError(f"pgoutput: a bytea column holds no hex digits: {error}") from error
 
 
+FIXES: Final = (fix_bool, fix_bytea)
+
+
 def lsn_text(lsn: int) -> str:
     """An LSN as a CSN: both halves padded, so that texts sort as the numbers do."""
     return f"{lsn >> 32:08X}/{lsn & 0xFFFFFFFF:08X}"
@@ -219,6 +222,26 @@ class Decoder:
         }
         self._passing = {**inside, **dict.fromkeys(b"IUDT", self._pass_over)}
         self._handlers = self._outside
+
+    @property
+    def after(self) -> int:
+        """Transactions that committed before this LSN are dropped."""
+        return self._after
+
+    @property
+    def takes(self) -> bool:
+        """Whether rows that come now are wanted: those of an open transaction that the trail does not hold."""
+        return self._handlers is self._inside
+
+    @property
+    def begins_plainly(self) -> bool:
+        """Whether a begin has nothing to do here but to be noted."""
+        return not (self._provisional or self._born or len(self._relations) > self._most_tables)
+
+    def passed(self, final: int, xid: int, *, is_open: bool) -> None:
+        """A transaction was begun by the decoder in front of this one, and ended unless it `is_open`."""
+        self._final, self._xid, self.open = final, xid, is_open
+        self._handlers = self._inside if is_open else self._outside
 
     def decode(self, data: bytes, at: int = 0) -> None:
         """Take the message that stands in `data` from `at` to the end."""

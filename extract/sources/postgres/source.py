@@ -35,11 +35,14 @@ from extract.sources.postgres.driver import (
     Session,
     SilentError,
     Stream,
+    strange,
     timeline_ends,
 )
 from extract.sources.postgres.guard import Look, watch
+from extract.sources.postgres.kernel import PackedDecoder, PackedRecords
 from extract.sources.postgres.limits import WalLimits
 from extract.sources.postgres.pgoutput import (
+    FIXES,
     MOST_TABLES,
     Decoder,
     ManyTablesError,
@@ -100,6 +103,8 @@ class PostgresSource(LogSource):
         self._application = f"trailgate {settings.group}"
         self._session: Session | None = None
         self._stream: Stream | None = None
+        self._decode: Callable[[bytes, int], None]
+        self._packs = False
         self._identity = pgcheck.Identity("", "", 0, 1 << 24)
         self._known: dict[str, str] = {}
         self._found: dict[str, str] = {}
@@ -197,6 +202,7 @@ class PostgresSource(LogSource):
         limits = WalLimits.of(self._settings)
         self._watch = watch(self._settings.url, self._application, self._slot, limits, self._types)
         self._told = origin
+        self._packs = PackedRecords is not None and self._settings.kernels and sink.packs(PackedRecords())
         super().start(origin, state, sink)
 
     def fits(self, origin: Position, _state: str) -> None:
@@ -293,7 +299,10 @@ class PostgresSource(LogSource):
             dead_seconds=self._dead_seconds,
         )  # fmt: skip
         ddl = pgddl.DdlReader(self._ddl_key, self._ask, self._wants, self._say) if rules is not None else None
-        self._decoder = Decoder(sink, self._describe, origin, ddl, self._most_tables)
+        decoder = self._decoder = Decoder(sink, self._describe, origin, ddl, self._most_tables)
+        self._decode = decoder.decode
+        if self._packs:
+            self._decode = self._stream.direct(PackedDecoder(sink.records, decoder, sink, FIXES, strange))
         self._known = self._found
         self._status_due = 0.0
         self._thick = False
@@ -314,7 +323,7 @@ class PostgresSource(LogSource):
     def read(self, sink: Sink, now: float) -> bool:
         assert self._stream is not None and self._decoder is not None
         try:
-            size = self._stream.gulp(self._decoder.decode, GULP)
+            size = self._stream.gulp(self._decode, GULP)
         except NoPublicationError as error:
             raise pgcheck.missed_publication(self._publication) from error
         except ManyTablesError as error:

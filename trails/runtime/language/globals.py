@@ -27,6 +27,13 @@ def _schema(statement: Statement) -> str:
     return pattern.exact[0]
 
 
+def _switch(statement: Statement) -> bool:
+    word = params.word(statement).upper()
+    if word not in ("ON", "OFF"):
+        raise statement.error("ON or OFF")
+    return word == "ON"
+
+
 GLOBALS_KEYWORDS = params.table(
     *accepted.GLOBALS,
     Keyword("COMMENT", "text", "A comment.", "COMMENT production", params.text, repeatable=True),
@@ -77,6 +84,12 @@ GLOBALS_KEYWORDS = params.table(
         "Warn when the clocks of two hosts, or of a host and its database, differ by more than n seconds; 2 if not "
         "given, 0 is never.",
         "CLOCKDIFFSECS 5", params.number(0, 86_400),
+    ),
+    Keyword(
+        "KERNELS", "{ON | OFF}",
+        "Whether processes use the compiled forms of their hottest parts, where those were built; ON if not given. "
+        "What they write is the same without. VERSIONS shows which were built.",
+        "KERNELS OFF", _switch,
     ),
 )  # fmt: skip
 

@@ -1,0 +1,35 @@
+"""Compiled forms of the hottest parts: which were built here, and whether they are wanted.
+
+Each lies in a folder named kernel, beside the Python code that does the same and is its reference. So where none was
+built, speed is all that is lost. KERNELS OFF in GLOBALS has a whole home do without; the environment variable does so
+for tests.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import ModuleType
+
+SWITCH = "TRAILGATE_KERNELS"
+OFF = "OFF"
+_ROOT = Path(__file__).parents[1]
+_PACKAGES = ("extract", "replicat")
+
+
+def built() -> list[str]:
+    """The names of those that this installation has; nothing is loaded."""
+    found = (path for package in _PACKAGES for path in _ROOT.glob(f"{package}/**/kernel/*{EXTENSION_SUFFIXES[0]}"))
+    return sorted(path.name.removesuffix(EXTENSION_SUFFIXES[0]) for path in found)
+
+
+def loaded(module: str) -> ModuleType | None:
+    """A compiled module; None where it was not built, or is not wanted."""
+    if os.environ.get(SWITCH, "").upper() == OFF:
+        return None
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
