@@ -12,7 +12,7 @@ try:
 except ImportError:
     cythonize = None
 
-KERNELS = ("extract/sources/postgres/kernel/capture",)
+KERNELS = ("extract/sources/postgres/kernel/capture", "replicat/work/kernel/apply")
 
 
 def _extensions() -> list[Extension]:

@@ -15,6 +15,7 @@ from extract.heartbeat import Heart, Heartbeats, Owner
 from extract.params import ExtractParams, check_start
 from extract.source import CaptureMethod, SourceSettings
 from extract.tabletask import TableTask, TaskSettings
+from trails import kernels
 from trails.errors import OperatorError
 from trails.link import tls
 from trails.position import TrailName
@@ -55,9 +56,9 @@ def build(context: Context) -> Process:
     kind = kinds.of(params.url)
     method = kinds.method(kind, registration.method)
     of_home = globals_file.read(context.home)
+    kernels.switch(on=of_home.one("KERNELS", True))
     told = replace(
         params.settings(registration.registered, HeartbeatTable.of(of_home), context.host, registration.method),
-        kernels=of_home.one("KERNELS", True),
         scratch=context.home.folder("dirtmp"),
         journal=context.home.journal(params.group),
         reshaped=None if params.ddl else lambda text: context.log.warning(SHAPE, f"{text}."),

@@ -284,7 +284,7 @@ class SourceSettings:
     that a source may keep, and must be able to do without; empty where none may be written.
     `reshaped`: takes a line on a change of shape at the source; None where those are captured.
     `durable`: for `kept` and `captured` alone, looks how far the trail is durable; it gives None for a trail without a
-    file. `kernels`: whether compiled forms may be used, where they were built.
+    file.
     """
 
     group: str
@@ -301,7 +301,6 @@ class SourceSettings:
     journal: str = ""
     reshaped: Say | None = None
     durable: Callable[[], Durable | None] = lambda: None
-    kernels: bool = True
 
     @property
     def noted(self) -> Registered:

@@ -15,6 +15,7 @@ from replicat.params import ReplicatParams, exact_table
 from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
 from replicat.settings import End
 from replicat.targets.contract import Target, TargetSettings
+from trails import kernels
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
 from trails.format import SNAPSHOT
@@ -43,6 +44,7 @@ def build(context: Context) -> Process:
     from replicat.load.rounds import LoadSettings
     from replicat.run.replicat import Replicat
 
+    kernels.switch(on=globals_file.read(context.home).one("KERNELS", True))
     params = ReplicatParams.from_statements(context.statements, context.parameter_file).resolved(context.home)
     registration = context.registration
     assert registration is not None

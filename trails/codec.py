@@ -187,15 +187,23 @@ def _unpack(
     header: BlockHeader, payload: bytes, where: str, uncounted: int, allowance: int, *, lists: bool = True
 ) -> Any:
     try:
-        raw: bytes | memoryview = payload
-        if header.has_state:
-            raw = memoryview(payload)[: len(payload) - STATE_LENGTH - _state_size(payload, where)]
-        if header.flags & FLAG_LZ4:
-            if header.raw_len > LZ4_RATIO * len(raw):
-                raise DamageError(f"{where}: expected fewer bytes from {len(raw)} of LZ4, found {header.raw_len}")
-            raw = lz4.block.decompress(raw, uncompressed_size=header.raw_len)
-        if len(raw) != header.raw_len:
-            raise DamageError(f"{where}: expected {header.raw_len} bytes after decompression, found {len(raw)}")
-        return unpack(raw, uncounted=uncounted, allowance=allowance, lists=lists)
-    except (*UNPACK_ERRORS, lz4.block.LZ4BlockError) as error:
+        return unpack(raw_of(header, payload, where), uncounted=uncounted, allowance=allowance, lists=lists)
+    except UNPACK_ERRORS as error:
         raise DamageError(f"{where}: expected an LZ4 block of msgpack, found {error!r}") from error
+
+
+def raw_of(header: BlockHeader, payload: bytes, where: str) -> bytes | memoryview:
+    """The msgpack of a payload whose CRC was checked; DamageError if it is not as long as its header says."""
+    raw: bytes | memoryview = payload
+    if header.has_state:
+        raw = memoryview(payload)[: len(payload) - STATE_LENGTH - _state_size(payload, where)]
+    if header.flags & FLAG_LZ4:
+        if header.raw_len > LZ4_RATIO * len(raw):
+            raise DamageError(f"{where}: expected fewer bytes from {len(raw)} of LZ4, found {header.raw_len}")
+        try:
+            raw = lz4.block.decompress(raw, uncompressed_size=header.raw_len)
+        except (*UNPACK_ERRORS, lz4.block.LZ4BlockError) as error:
+            raise DamageError(f"{where}: expected an LZ4 block of msgpack, found {error!r}") from error
+    if len(raw) != header.raw_len:
+        raise DamageError(f"{where}: expected {header.raw_len} bytes after decompression, found {len(raw)}")
+    return raw

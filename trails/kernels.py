@@ -19,6 +19,17 @@ _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("extract", "replicat")
 
 
+def switch(*, on: bool) -> None:
+    """For this process, if it has not loaded any, and for those that it starts."""
+    if not on:
+        os.environ[SWITCH] = OFF
+
+
+def are_off() -> bool:
+    """Whether this process, and those that it starts, do without."""
+    return os.environ.get(SWITCH, "").upper() == OFF
+
+
 def built() -> list[str]:
     """The names of those that this installation has; nothing is loaded."""
     found = (path for package in _PACKAGES for path in _ROOT.glob(f"{package}/**/kernel/*{EXTENSION_SUFFIXES[0]}"))
@@ -27,7 +38,7 @@ def built() -> list[str]:
 
 def loaded(module: str) -> ModuleType | None:
     """A compiled module; None where it was not built, or is not wanted."""
-    if os.environ.get(SWITCH, "").upper() == OFF:
+    if are_off():
         return None
     try:
         return importlib.import_module(module)

@@ -32,6 +32,7 @@ from replicat.work.decode import Evaluated, Task, run_partition
 from replicat.work.evaluate import EvaluatedRows, EvaluationError, MappedJobs, warm
 from replicat.work.net.part import Part, Unmapped
 from replicat.work.sparkparser import SparkSql
+from trails import kernels
 from trails.errors import AnewError, GateError, OperatorError
 from trails.fs import NO_SPACE, Fs
 from trails.runtime.masking import mask
@@ -392,6 +393,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Or every account of this host could talk to the driver's ports. The secret is made by Spark, in memory.
         **({"spark.authenticate": "true"} if settings.local else {}),
+        **({f"spark.executorEnv.{kernels.SWITCH}": kernels.OFF} if kernels.are_off() else {}),
         # Executors elsewhere may get our package with the first task only.
         **({"spark.python.daemon.module": "replicat.work.sparkdaemon"} if settings.local else {}),
         **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),

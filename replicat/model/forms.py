@@ -21,10 +21,14 @@ Rendered = tuple[bytes, int, list[Image]]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`render`: rows as bytes, of each what the function picks; `rows`: the bytes as rows again."""
+    """`render`: rows as bytes, of each what the function picks; `rows`: the bytes as rows again.
+
+    `lines`: the bytes are lines of text, as COPY reads them: a kernel writes them too.
+    """
 
     render: Callable[[Iterable[Image], Pick | None], Rendered]
     rows: Callable[[bytes], Sequence[Image]]
+    lines: bool = False
 
 
 def text_of(value: Value) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
@@ -17,11 +18,13 @@ from typing import Any, Protocol
 from replicat.model.loading import LoadAgainError
 from replicat.model.plan import Plans, TablePlan
 from replicat.model.target import RefusedError, UnmappedError
+from replicat.work import kernel, usual
 from replicat.work.builder import CHANGES, Builder
 from replicat.work.net.part import Part, Unmapped, spilled
 from replicat.work.roles import ChangeFacts, Failure, Result
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError
+from trails.format import BlockHeader
 from trails.fs import Fs, RealFs
 from trails.position import Position, TrailName
 from trails.reader import Block, shapes_of
@@ -30,6 +33,9 @@ from trails.segment import Segment, open_segment
 from trails.walk import NO_CHANGES, Records, Walked, WalkedRecord, walk
 from trails.walk import transactions as walked
 from trails.wellformed import Opened
+
+Payloads = tuple[Position, BlockHeader, bytes, str]
+"""Of one block: where it begins, its header as before encryption, its payload, and where that is, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,8 @@ def attempt(task: Task, fs: Fs | None = None, results: Iterator[Result | Failure
 
     Where no row can be made of some change, nobody knows yet which.
     """
+    if results is None and kernel.Taker and (part := usual.part_of(task, payloads(task, fs))) is not None:
+        return part
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and looking for some takes a third of the time
     try:
@@ -231,12 +239,26 @@ def _by_map(task: Task, change: WalkedRecord) -> Iterator[Plans]:
 
 def blocks(task: Task, fs: Fs | None = None) -> Iterator[Records]:
     """(place, table ids, records) of each block, all of it checked; only the task's own transactions are given."""
-    trail = TrailName(task.folder, task.prefix, task.wallet, task.sealed)
-    segment: Segment | None = None
     last = len(task.blocks) - 1
     opened = Opened(task.head[1] if task.head else None)
+    with closing(payloads(task, fs)) as found:
+        for number, (start, header, payload, where) in enumerate(found):
+            widths = functools.partial(shapes_of, known=task.columns, where=where)
+            tables, records = decode_data(header, payload, where, widths, opened, lists=False)
+            low, high = task.skip if number == 0 else 0, task.until if number == last else None
+            if low or high is not None:
+                wanted = range(low, len(records) if high is None else high)
+                whole = start, tables, records
+                records = [change.record for one, change in walk([whole]) if one.number in wanted]
+            yield start, tables, records
+
+
+def payloads(task: Task, fs: Fs | None = None) -> Generator[Payloads, None, None]:
+    """(place, header, payload, where that is) of each block, its CRC checked."""
+    trail = TrailName(task.folder, task.prefix, task.wallet, task.sealed)
+    segment: Segment | None = None
     try:
-        for number, block in enumerate(task.blocks):
+        for block in task.blocks:
             seqno, rba = block.start.seqno, block.start.rba
             if segment is not None and segment.header.seqno != seqno:
                 segment.close()
@@ -245,14 +267,7 @@ def blocks(task: Task, fs: Fs | None = None) -> Iterator[Records]:
                 segment = _open(fs, trail, seqno, task.trail_id)
             where = f"{segment.path}, RBA {rba}"
             plain, payload = segment.plain(rba, block.header)
-            widths = functools.partial(shapes_of, known=task.columns, where=where)
-            tables, records = decode_data(plain, payload, where, widths, opened, lists=False)
-            found = block.start, tables, records
-            low, high = task.skip if number == 0 else 0, task.until if number == last else None
-            if low or high is not None:
-                wanted = range(low, len(records) if high is None else high)
-                found = found[0], tables, [change.record for one, change in walk([found]) if one.number in wanted]
-            yield found
+            yield block.start, plain, payload, where
     finally:
         if segment is not None and fs is None:
             _last_read.clear()

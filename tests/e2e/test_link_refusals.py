@@ -304,9 +304,13 @@ def test_a_full_disk_is_told_and_survived(bench, tmp_path):
     bench.drain()
     (tmp_path / "full").touch()
     source.mixed(20)
-    wait_for(lambda: "No space left on device" in bench.log())
-    lines = [line for line in Path(bench.near.ggserr).read_text().splitlines() if "No space left" in line]
-    told = [re.findall(r"Collector at .*Make space", line)[0] for line in lines]
+    told: list[str] = []
+
+    def is_told() -> bool:
+        told[:] = re.findall(r"Collector at .*No space left on device", Path(bench.near.ggserr).read_text())
+        return bool(told)
+
+    wait_for(is_told, bench.log)
     assert len(told) == len(set(told))  # each Collector, at its port, is told once, however often it is tried
     (tmp_path / "full").unlink()
     bench.drain()

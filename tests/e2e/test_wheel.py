@@ -134,7 +134,8 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     page = ("templates/overview.html", "static/page.js", "static/uPlot.iife.min.js", "static/uPlot.LICENSE")
     assert {f"ggsci/web/{name}" for name in page} <= set(names)
-    assert f"extract/sources/postgres/kernel/capture{EXTENSION_SUFFIXES[0]}" in names
+    kernels = ("extract/sources/postgres/kernel/capture", "replicat/work/kernel/apply")
+    assert {f"{kernel}{EXTENSION_SUFFIXES[0]}" for kernel in kernels} <= set(names)
 
 
 def test_sources_of_a_release_build_the_kernel_without_cython(checkout: Path, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ class PostgresSource(LogSource):
         limits = WalLimits.of(self._settings)
         self._watch = watch(self._settings.url, self._application, self._slot, limits, self._types)
         self._told = origin
-        self._packs = PackedRecords is not None and self._settings.kernels and sink.packs(PackedRecords())
+        self._packs = PackedRecords is not None and sink.packs(PackedRecords())
         super().start(origin, state, sink)
 
     def fits(self, origin: Position, _state: str) -> None:
