@@ -43,6 +43,7 @@ fault: setup ## the crash and damage tests alone
 soak: setup ## MINUTES (30) of simulated lives; ten minutes under load; then HOSTILE (100,000) inputs for each parser
 	@$(PYTHON_BIN) -m tests.world --first $$(date +%s) --minutes $(or $(MINUTES),30) --page docs/reliability.md
 	$(PYTEST) -q -n 2 --dist loadgroup -m soak
+	TRAILGATE_KERNELS=OFF $(PYTEST) -q -n 2 --dist loadgroup tests/contract tests/fault tests/e2e/test_replicat_postgres.py
 	@$(PYTHON_BIN) -m demo.soak
 	TRAILGATE_HOSTILE=$(or $(HOSTILE),100000) $(PYTEST) -q -n 2 --dist loadgroup --timeout 0 -m hostile
 

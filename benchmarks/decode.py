@@ -20,7 +20,7 @@ from benchmarks.results import OURS, Line
 from replicat.model.plan import Plans, TablePlan
 from replicat.model.target import Layout
 from replicat.targets.sql.copytext import COPY_TEXT
-from replicat.work import decode
+from replicat.work import decode, kernel
 from replicat.work.net.part import Part
 from trails.codec import decode_data
 from trails.format import FLAG_LZ4, BlockKind
@@ -32,15 +32,19 @@ from trails.reader import Block, BlockReader
 ROWS = 1_000_000
 FLOOR = "LZ4 and msgpack alone"
 RECORDS, HEADERS, STAGED = "rows/s", "rows/s, headers only", "rows/s, to COPY text"
+PLAIN = "rows/s, to COPY text, without kernel"
+DIRTY = "inserts, 5 % of rows to escape"
 BATCH_ROWS = 100_000
 
 
 def measure(run: Run) -> None:
     """Inserts and updates."""
-    for case, per_transaction, keys in (("inserts", 1000, 0), ("updates", 10, round(ROWS * run.scale))):
+    every = round(ROWS * run.scale)
+    for case, per_transaction, keys in (("inserts", 1000, 0), ("updates", 10, every), (DIRTY, 1000, 0)):
         with tempfile.TemporaryDirectory(prefix="tg-bench-") as folder:
             rows = round(ROWS * run.scale)
-            trailfiles.write(Path(folder), "lt", "bench", list(trailfiles.blocks(rows, per_transaction, keys)))
+            made = list(trailfiles.blocks(rows, per_transaction, keys, dirty=case == DIRTY))
+            trailfiles.write(Path(folder), "lt", "bench", made)
             _measure(run, case, TrailName(folder, "lt"), rows)
 
 
@@ -69,6 +73,7 @@ def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
         timed(OURS, RECORDS, lambda: _records(trail)),
         timed(OURS, HEADERS, lambda: _headers(trail)),
         timed(OURS, STAGED, lambda: _staged(trail)),
+        timed(OURS, PLAIN, lambda: _without_kernel(trail)),
     )
     for (who, what), values in found.items():
         run.take(Line("decode", case, who, what, tuple(values), peer=FLOOR if (who, what) == (OURS, RECORDS) else ""))
@@ -139,6 +144,14 @@ def _staged(trail: TrailName) -> int:
         if unit is None:
             reader.close()
             return rows
+
+
+def _without_kernel(trail: TrailName) -> int:
+    taker, kernel.Taker = kernel.Taker, None
+    try:
+        return _staged(trail)
+    finally:
+        kernel.Taker = taker
 
 
 def _plans() -> Plans:

@@ -23,26 +23,34 @@ DEFINITION = TableDef("bench", "accounts", tuple(Column(*column) for column in _
 BLOCK_ROWS = 4000
 
 
-def image(number: int, key: int) -> list[bytes]:
+DIRTY = 20
+"""One row of so many has a tab, where such rows are asked for."""
+
+
+def image(number: int, key: int, *, dirty: bool = False) -> list[bytes]:
     """A row as the source gives it: text as bytes."""
+    gap = "\t" if dirty and number % DIRTY == 0 else " "
     mixed = number * 0x9E3779B97F4A7C15 % (1 << 64) * 0xC2B2AE3D27D4EB4F  # does not compress, as a hash does not
     text = (
-        f"{key}|{number % 9}|customer-{key}|{mixed:032x} with a remark of some words|{key / 7:.2f}|"
+        f"{key}|{number % 9}|customer-{key}|{mixed:032x}{gap}with a remark of some words|{key / 7:.2f}|"
         f"2026-01-{number % 28 + 1:02d} 08:11:{number % 60:02d}.123456+00|{('true', 'false')[number % 2]}|"
         f"tag-{key % 97}|{key % 1000}|2026-02-{number % 28 + 1:02d} 08:11:{number % 60:02d}.654321+00"
     )
     return text.encode().split(b"|")
 
 
-def blocks(rows: int, per_transaction: int, keys: int) -> Iterator[list[Record]]:
-    """The records of one block after the other; with `keys`, updates of so many keys in no order."""
+def blocks(rows: int, per_transaction: int, keys: int, *, dirty: bool = False) -> Iterator[list[Record]]:
+    """The records of one block after the other; with `keys`, updates of so many keys in no order.
+
+    `dirty`: some rows have a value that must be escaped.
+    """
     records: list[Record] = []
     for number in range(0, rows, per_transaction):
         size = min(per_transaction, rows - number)
         records.append((Op.BEGIN, f"0/{number + 1:X}", str(number), 1_790_000_000_000_000 + number))
         for i in range(number, number + size):
             key = (i * 0x9E3779B1 % keys if keys else i) + 1
-            records.append((Op.UPDATE, 0, image(i, key), None) if keys else (Op.INSERT, 0, image(i, key)))
+            records.append((Op.UPDATE, 0, image(i, key), None) if keys else (Op.INSERT, 0, image(i, key, dirty=dirty)))
         records.append((Op.COMMIT, size))
         if len(records) >= BLOCK_ROWS:
             yield records

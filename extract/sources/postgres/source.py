@@ -387,6 +387,8 @@ class PostgresSource(LogSource):
 
     def facts(self, origin: Position, state: str, time_us: int | None) -> SourceFacts:  # noqa: ARG002
         read, read_us = self._read_place()
+        if not read_us and read == origin.rba:  # nothing has come since the start
+            read_us = time_us or 0
         threads = [ThreadPlaces(self._oldest(origin, time_us), self._identity.place(read, read_us or None))]
         about = [
             "Database Version:", self._identity.version, "",

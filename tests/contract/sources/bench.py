@@ -203,6 +203,9 @@ class Collected:
     def keeps(self, definition: Any, column: int) -> bool:
         return True
 
+    def packs(self, records: Any) -> bool:
+        return False
+
     def begin(self, csn: str, xid: str, commit_us: int) -> None:
         assert not self.records
 

@@ -1,0 +1,48 @@
+"""Which compiled forms there are, and when none is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg  # noqa: F401  -- it loads libpq
+import pytest
+
+from extract.sources.postgres.kernel import libpq
+from trails import kernels
+from trails.runtime.home.home import Home
+from trails.runtime.language import globals as globals_file
+from trails.runtime.language.params import ParamErrors
+
+CAPTURE = "extract.sources.postgres.kernel.capture"
+
+
+def test_those_that_were_built_are_named_and_loaded() -> None:
+    """`make setup` has built them, as gcc is there."""
+    assert kernels.built() == ["apply", "capture"]
+    assert kernels.loaded(CAPTURE) is not None
+    assert kernels.loaded(f"{CAPTURE}d") is None
+
+
+def test_switched_off_none_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By GLOBALS, for a process and those that it starts."""
+    monkeypatch.setenv(kernels.SWITCH, "")
+    home = Home(str(tmp_path))
+    Path(home.globals).write_text("KERNELS OFF\n")
+    kernels.switch(on=globals_file.read(home).one("KERNELS", True))
+    assert kernels.are_off()
+    assert kernels.loaded(CAPTURE) is None
+    Path(home.globals).write_text("KERNELS MAYBE\n")
+    with pytest.raises(ParamErrors, match="expected ON or OFF"):
+        globals_file.read(home)
+
+
+@pytest.mark.parametrize("names", [(), ("libpq-1.so.5", "libpq-2.so.5"), ("libpq-of-nobody.so.5",), ("mylibpq.so",)])
+def test_libpq_is_called_only_where_there_is_one(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two nobody knows whose connection it is; one that is not loaded is not loaded for this."""
+    assert libpq.functions() is not None
+    maps = tmp_path / "maps"
+    maps.write_text("".join(f"7f00-7f01 r-xp 00000000 00:00 1    /opt/{name}\n" for name in names))
+    monkeypatch.setattr(libpq, "_MAPS", str(maps))
+    assert libpq.functions.__wrapped__() is None
