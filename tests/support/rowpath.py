@@ -27,6 +27,8 @@ from typing import Any
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGES = ("extract", "pump", "collector", "replicat", "trails", "ggsci")
 PASSED_OVER = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>")
+OF_PLACES = (("trails/reader.py", "BlockReader._authenticate"),)
+"""A block that only says how far the source was read may come beside the row's: when, is the server's matter."""
 TEST_DOUBLES = "trails/testing.py"
 THREADS = ("trail-sync", "spark", "resident")
 """In these whatever runs is on the way; in others what a stage's entries call, `Extract.step` for one."""
@@ -105,6 +107,7 @@ class Profile:
         if code not in self._ours:
             path = os.path.relpath(code.co_filename, ROOT) if os.path.isabs(code.co_filename) else ""
             ours = path.split(os.sep)[0] in PACKAGES and path != TEST_DOUBLES and code.co_name not in PASSED_OVER
+            ours = ours and (path, code.co_qualname) not in OF_PLACES
             self._ours[code] = (path, code.co_qualname) if ours else None
         return self._ours[code]
 
