@@ -67,7 +67,7 @@ class Ddl:
 
     def change(self, content: bytes, born: set[int], where: str) -> DdlChange | None:
         """As DdlReader's."""
-        shape = TableShape("public", content.decode(), (DdlColumn("id", "bigint", "x", 1),))
+        shape = TableShape("public", content.decode("utf-8", "replace"), (DdlColumn("id", "bigint", "x", 1),))
         return DdlChange("CREATE", None, shape, "CREATE TABLE")
 
     def born(self, oid: int, xid: int, where: str) -> tuple[bool, DdlChange | None]:
