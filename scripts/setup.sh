@@ -103,6 +103,8 @@ say "installing the dependencies (requirements.lock); the first time takes a min
 awk '/^[^ #]/ { tool = /^(cython|setuptools|wheel)==/ } tool' requirements.lock >$venv/build.lock
 pip_install --require-hashes -r $venv/build.lock
 pip_install --require-hashes --no-build-isolation -r requirements.lock
+# Where none can be built now, one of older sources must not stay.
+find extract replicat -path '*/kernel/*.so' -exec rm -f {} +
 pip_install --no-build-isolation -e .
 $venv/bin/python -m pip check --disable-pip-version-check >>$log 2>&1 || {
     tail -n 5 $log >&2

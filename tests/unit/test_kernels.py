@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg  # noqa: F401  -- it loads libpq
 import pytest
 
+from extract.sources.postgres.driver import Stream
 from extract.sources.postgres.kernel import libpq
 from trails import kernels
 from trails.runtime.home.home import Home
@@ -34,6 +36,14 @@ def test_switched_off_none_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path(home.globals).write_text("KERNELS MAYBE\n")
     with pytest.raises(ParamErrors, match="expected ON or OFF"):
         globals_file.read(home)
+
+
+def test_what_was_left_out_before_the_first_gulp_halts_the_kernel_too() -> None:
+    """The server's warning is told before whatever follows it, also where it came with the stream's first answer."""
+    stream, front = Stream.__new__(Stream), SimpleNamespace(halt=False, gulp=None, decode=None)
+    stream._connection, stream._skips, front.gulp = SimpleNamespace(pgconn_ptr=1), True, lambda *_: (0, 0, b"")
+    stream.direct(front)
+    assert front.halt
 
 
 @pytest.mark.parametrize("names", [(), ("libpq-1.so.5", "libpq-2.so.5"), ("libpq-of-nobody.so.5",), ("mylibpq.so",)])

@@ -434,6 +434,7 @@ class Stream:
         addresses = libpq.functions()
         if addresses is not None:
             self._front = front
+            front.halt = self._skips  # a warning may have come with the answer to START_REPLICATION
             self._direct = partial(front.gulp, cast("Any", self._connection).pgconn_ptr, *addresses)
         return front.decode
 
