@@ -6,6 +6,7 @@ Blocks of a transaction that RESTART abandons are dropped here, so nobody above 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trails.codec import decode_hole
@@ -56,6 +57,11 @@ class Planner:
     def definitions(self) -> dict[bytes, TableDef]:
         """All definitions met so far, by id: enough to decode any unit given."""
         return self._reader.definitions
+
+    @property
+    def unended(self) -> Sequence[Block]:
+        """The blocks read so far of a large transaction whose end was not there yet."""
+        return self._open
 
     def next(self) -> Unit | None:
         """The next unit, or None if no whole one is durable yet. Never blocks; raises what BlockReader raises."""

@@ -261,10 +261,11 @@ class BlockReader:
         seqnos = self._seqnos()
         later = [seqno for seqno in seqnos if seqno > segment.header.seqno]
         if later and later[0] != missing:
-            found = open_segment(self._fs, self._trail, later[0])
-            if found.header.follows == segment.header.seqno:
-                return found
-            found.close()
+            with contextlib.suppress(FileNotFoundError):  # it was purged since, too
+                found = open_segment(self._fs, self._trail, later[0])
+                if found.header.follows == segment.header.seqno:
+                    return found
+                found.close()
         self._refuse_gone(missing if later else segment.header.seqno, entered=not later)
         return None
 

@@ -8,6 +8,7 @@ is durable before the commit (refused/discard.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from replicat.apply.discard import OPS, Discards
@@ -82,6 +83,23 @@ class Applying:
         )
         for task, part in zip(running.tasks, running.future.result(), strict=True):
             ladder.apply(task, part)
+
+    def apply_early(self, running: RunningJob) -> str:
+        """Apply a job of a transaction that was begun before its end had come; what is in the way, if something is.
+
+        Nothing is tried in another way, and nobody judges: that is for who has the whole transaction.
+        """
+        if self._discards.verdicts:
+            return "a transaction was condemned"
+        for number, part in enumerate(running.future.result()):
+            if isinstance(part, Unmapped):
+                return "a change of it cannot be mapped"
+            try:
+                self._target.apply(part.steps, first=running.first and not number, border=part.ends)
+            except RefusedError as error:
+                return f"the target refused a part of it (SQLSTATE {error.sqlstate}, {error.table})"
+            self._done.append(replace(part, steps=(), mapped=()))
+        return ""
 
     def waits(self, running: RunningJob, before: str) -> set[str]:
         """Transactions that change tables which are being loaded; none too few. `before`: that in which it begins."""

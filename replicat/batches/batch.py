@@ -14,11 +14,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicat.batches.pieces import Share, UnitPart
-from replicat.batches.splitting import Splitting, begun_before, head_behind, head_of
+from replicat.batches.splitting import Head, Splitting, begun_before, head_behind, head_of
 from replicat.model.borders import Border, Look
 from replicat.model.plan import Plans
 from replicat.model.sourceplace import source_place
@@ -64,7 +64,9 @@ class Batch:
 
     `partial`: the last transaction goes on behind it; `before`: how many of its changes stand in earlier batches.
     `size`: bytes of its blocks in the trail. `beats`: the heartbeats before its end. A batch of nothing else has one
-    job without tasks.
+    job without tasks. `early`: it is a part of a transaction that is begun before its end has come (early.py), and this
+    is where that begins in the trail. `opens`, `closes`: whether the target's transaction begins and ends with it; of
+    such parts only the first does, and the last.
     """
 
     jobs: tuple[Job, ...]
@@ -78,6 +80,9 @@ class Batch:
     before: int = 0
     size: int = 0
     beats: tuple[Block, ...] = ()
+    early: Position | None = None
+    opens: bool = True
+    closes: bool = True
 
     @property
     def blocks(self) -> list[Block]:
@@ -215,10 +220,24 @@ class Batcher:
         """Read nothing more."""
         self._stop = self._stop or why
 
-    def next(self) -> Batch | None:
-        """The next batch, or None if no change waits; `position` then also passes what carried no change."""
+    @property
+    def unended(self) -> Sequence[Block]:
+        """What was read of a transaction whose end is not there, where all before it is given out.
+
+        None of it where something is ordered that needs to know its end first.
+        """
+        ordered = self._stop or self._end or self._skip or self._resume or self._cutting.at_eof or self._hole
+        if ordered or not self._is_idle or self._cutting.split or self._cutting.before or self._ahead:
+            return ()
+        return self._planner.unended
+
+    def next(self, *, alone: bool = False) -> Batch | None:
+        """The next batch, or None if no change waits; `position` then also passes what carried no change.
+
+        `alone`: it holds one unit, whatever waits behind that.
+        """
         while (rest := self._take()) is not None:
-            if not self._add(rest):
+            if not self._add(rest) or alone:
                 break
         else:
             if self.gathers_for and not self._stop:
@@ -418,33 +437,33 @@ class Batcher:
 
     def _jobs(self, first: Share, last: Share, blocks: Sequence[Block]) -> Iterable[Job]:
         """Of blocks that are too many for one job or task, or in which transactions are cut or shapes change."""
-        skip = first.low if first.many else 0
-        until = last.high if last.many and last.is_cut else None
-        runs = list(self._runs(blocks))
-        head = head_of(first)
-        for number, run in enumerate(runs):
-            if run[0].header.is_ddl:
-                yield Job(ddl=run[0], head=head)
-            else:
-                yield Job(
-                    tuple(_tasks(run)),
-                    skip if number == 0 else 0,
-                    until if number == len(runs) - 1 else None,
-                    head=head,
-                )
-            head = head_behind(run, head)
+        jobs = list(jobs_of(blocks, self._max_rows, self._max_bytes, head_of(first)))
+        if first.many and jobs[0].tasks:
+            jobs[0] = replace(jobs[0], skip=first.low)
+        if last.many and last.is_cut and jobs[-1].tasks:
+            jobs[-1] = replace(jobs[-1], until=last.high)
+        return jobs
 
-    def _runs(self, blocks: Iterable[Block]) -> Iterable[list[Block]]:
-        """Blocks of one job each; a block that changes a shape is one by itself."""
-        run: list[Block] = []
-        for block in blocks:
-            if block.header.is_ddl:
-                yield from _cut(run, self._max_rows, self._max_bytes)
-                yield [block]
-                run = []
-            else:
-                run.append(block)
-        yield from _cut(run, self._max_rows, self._max_bytes)
+
+def jobs_of(blocks: Iterable[Block], max_rows: int, max_bytes: int, head: Head | None) -> Iterable[Job]:
+    """Blocks as jobs within the bounds. `head`: of a transaction that goes on from before them."""
+    for run in _runs(blocks, max_rows, max_bytes):
+        is_ddl = run[0].header.is_ddl
+        yield Job(ddl=run[0], head=head) if is_ddl else Job(tuple(_tasks(run)), head=head)
+        head = head_behind(run, head)
+
+
+def _runs(blocks: Iterable[Block], max_rows: int, max_bytes: int) -> Iterable[list[Block]]:
+    """Blocks of one job each; a block that changes a shape is one by itself."""
+    run: list[Block] = []
+    for block in blocks:
+        if block.header.is_ddl:
+            yield from _cut(run, max_rows, max_bytes)
+            yield [block]
+            run = []
+        else:
+            run.append(block)
+    yield from _cut(run, max_rows, max_bytes)
 
 
 def _cut(blocks: Iterable[Block], max_rows: int, max_bytes: int) -> Iterable[list[Block]]:

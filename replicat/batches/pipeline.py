@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicat.batches.batch import Batch, Batcher, Cutting, Job, looker, read_records, tasks_of
+from replicat.batches.early import Early
 from replicat.batches.engine import Engine
 from replicat.batches.upto import PlannerUpTo
 from replicat.model.borders import Border
@@ -89,10 +90,11 @@ class BatchPipeline:
         spill: str = "",
         note: Callable[[str], None] = lambda _text: None,
         until: Position | None = None,
+        early: Early | None = None,
     ) -> None:
         """`plans`: gives the plans for all definitions met; asked for each job when it is started.
 
-        `until`: nothing is read from there on.
+        `until`: nothing is read from there on. `early`: where transactions may be begun before their end has come.
         """
         self.trail_id = b""
         self._fs = fs
@@ -115,6 +117,9 @@ class BatchPipeline:
         self._plans = plans
         self._columns: dict[bytes, int] = {}  # of all tables defined so far
         self._spill = spill
+        self._bounds = bounds.rows, bounds.size
+        self._early = early or Early(lambda: False, fs.host.monotonic)
+        self._early.forget()
         self._running: deque[RunningJob] = deque()
         self._waiting: deque[tuple[Batch, Job]] = deque()  # jobs of a large batch that are not started yet
         self._gathers_until = 0.0
@@ -134,7 +139,7 @@ class BatchPipeline:
     @property
     def begun(self) -> bool:
         """Whether a batch is on its way."""
-        return bool(self._running or self._waiting)
+        return bool(self._running or self._waiting or self._early.begun)
 
     @property
     def at_end(self) -> bool:
@@ -187,23 +192,30 @@ class BatchPipeline:
                 return
             if self._running and self._running[-1].ddl:
                 return
-            if not self._waiting and not more:
+            if not self._waiting and not (more or self._early.begun):
                 return
             if not self._waiting:
-                batch = None if self._gathers_until > self._fs.host.monotonic() else self._batcher.next()
+                batch = None if self._gathers_until > self._fs.host.monotonic() else self._next()
                 if not self.trail_id and (header := self._reader.header) is not None:
                     self.trail_id = header.trail_id
                 if batch is None:
                     return
-                self._gather()
+                self._gather(batch)
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
 
-    def _gather(self) -> None:
+    def _next(self) -> Batch | None:
+        """The next batch; or what is there of a transaction whose end is not, where that is enough."""
+        batch = self._batcher.next(alone=self._early.begun)
+        if batch is None:
+            return self._early.more(self._batcher.unended, *self._bounds, idle=not self._running)
+        return self._early.rest(batch, *self._bounds)
+
+    def _gather(self, batch: Batch) -> None:
         """A batch begins. Where nothing is left behind it, the next one may gather."""
         if not self._running:
             self._cost_from = self._fs.host.cpu_seconds()
-        if self._gathers_by_itself and self._batcher.at_end:
+        if self._gathers_by_itself and self._batcher.at_end and batch.early is None:
             self._gathers_until = self._fs.host.monotonic() + min(MOST_GATHER_SECONDS, self._cost / SHARE)
 
     def head(self, seconds: float) -> RunningJob | None:
@@ -251,7 +263,8 @@ class BatchPipeline:
                 self._columns = columns_of(definitions)
             tasks = tasks_of(job, self._trail, self.trail_id, plans, self._columns, self._spill)
             future = self._engine.submit(tasks)
-        self._running.append(RunningJob(batch, tasks, future, job is batch.jobs[0], job is batch.jobs[-1], job.ddl))
+        first, last = batch.opens and job is batch.jobs[0], batch.closes and job is batch.jobs[-1]
+        self._running.append(RunningJob(batch, tasks, future, first, last, job.ddl))
 
     def records(self, block: Block) -> list[Any]:
         """What stands in one block, read by the driver itself."""

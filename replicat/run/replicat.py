@@ -17,7 +17,8 @@ from replicat.apply.ddl import DdlApply
 from replicat.apply.discard import Discards
 from replicat.apply.ladder import AbendError
 from replicat.batches import holes, startup
-from replicat.batches.batch import Cutting
+from replicat.batches.batch import TASK_ROWS, Batch, Cutting
+from replicat.batches.early import Early
 from replicat.batches.engine import Engine
 from replicat.batches.measures import Measures
 from replicat.batches.pipeline import BatchPipeline, Begin, Bounds, RunningJob
@@ -89,11 +90,13 @@ class Replicat(GroupProcess):
         discards: Discards | None = None,
         heartbeats: ReplicatHeartbeats | None = None,
         load: LoadSettings | None = None,
+        early_rows: int = TASK_ROWS,
     ) -> None:
         """Connect, find the place, check what is mapped; any error here is told at START.
 
         `seen`: the ALTER number that the group's row bore when it was last seen; None if it never was. `load`: how
-        tables are loaded; None: none ever is.
+        tables are loaded; None: none ever is. `early_rows`: so many rows of a transaction are applied before its end
+        has come.
         """
         self._params = params
         self._registration = registration
@@ -125,6 +128,7 @@ class Replicat(GroupProcess):
         self._reshaped: tuple[Position, int] | None = None  # the row's place when a table had last changed under us
         self.stats: Stats = Stats(clock.now_us)
         self._measures = Measures()
+        self._early = Early(self._may_begin_early, clock.monotonic, early_rows)
         self._planning = Planning(
             params, target, lambda: engine.sql, tell, lambda: startup.source_kind(self._fs, self._trail)
         )
@@ -328,7 +332,10 @@ class Replicat(GroupProcess):
             self._applying.take_xid(running)
             if running.first:
                 self._begin_batch(running)
-            self._applying.apply(running)
+            if running.batch.early is not None:
+                self._apply_early(running, running.batch.early)
+            else:
+                self._applying.apply(running)
             if self._load.active:
                 self._load.left_out(self._applying.waits(running, before))
             if running.last:
@@ -337,6 +344,19 @@ class Replicat(GroupProcess):
             self._abend(running, error)
         finally:
             self._measures.target_s += self._fs.host.monotonic() - began
+
+    def _apply_early(self, running: RunningJob, begins: Position) -> None:
+        """A job of a transaction that was begun before its end had come."""
+        why = "a table is being loaded" if self._load.active else self._applying.apply_early(running)
+        if why:
+            self._early.give_up(begins, why)
+        if running.last:
+            self._next_row = self._row_behind(running.batch)
+            self._target.move_on(self._next_row)
+
+    def _may_begin_early(self) -> bool:
+        can = self._target.kind.can
+        return can.waits_open and can.exactly_once and can.savepoints and not self._load.active
 
     def _abend(self, running: RunningJob, error: AbendError) -> NoReturn:
         """What is refused ends the process, or pauses its table; but what lies before its transaction is applied first.
@@ -403,16 +423,21 @@ class Replicat(GroupProcess):
         batch = running.batch
         if batch.beats:
             self._take_beats(running)
-        self._next_row = dataclasses.replace(
-            self._row, position=batch.end, split=batch.split, skip_until="", trail_id=self._pipeline_now.trail_id,
-            csn=self._row.csn if batch.partial else batch.csn, xid=self._applying.xid, time_us=batch.time_us,
-            flushed=batch.end if self._params.commit_wait else self._row.flushed,
-        )  # fmt: skip
+        # Where a transaction will end whose end is not there yet, nobody knows: the row is held where it is.
+        self._next_row = self._row_behind(batch) if batch.closes else self._row
         self._measures.begun = self._target.tally.taken
         self._target.begin(self._row, self._next_row)
         if self._load.there:
             self._load.check()
         self._phase = NEXT[self._phase, ApplyEvent.BEGUN]
+
+    def _row_behind(self, batch: Batch) -> CheckpointRow:
+        """As the batch moves it."""
+        return dataclasses.replace(
+            self._row, position=batch.end, split=batch.split, skip_until="", trail_id=self._pipeline_now.trail_id,
+            csn=self._row.csn if batch.partial else batch.csn, xid=self._applying.xid, time_us=batch.time_us,
+            flushed=batch.end if self._params.commit_wait else self._row.flushed,
+        )  # fmt: skip
 
     def _commit(self, running: RunningJob) -> None:
         """Commit; from here on the row has its new place, and the batch counts."""
@@ -478,7 +503,7 @@ class Replicat(GroupProcess):
         self._planning.forget()
         self._pipeline = BatchPipeline(
             self._fs, self._trail, Begin(self._begin, self._row.trail_id, self._row.split, self._row.skip_until),
-            self._bounds(), self._engine, self._planning.plans, self._spill, self._note,
+            self._bounds(), self._engine, self._planning.plans, self._spill, self._note, early=self._early,
         )  # fmt: skip
 
     def _bounds(self) -> Bounds:

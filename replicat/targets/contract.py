@@ -61,7 +61,8 @@ class Capabilities:
     `ddl_in_transaction`: changes of shapes too are committed with the row; else each stands alone (run/replicat.py).
     `keyless_tables`: a table may have no key; else its MAP is refused. `holds_triggers`, `defers_constraints`,
     `follows_sequences`: triggers need not fire, foreign keys are checked at the end, numbers that the target gives out
-    stay ahead of the rows; else the words of DBOPTIONS for them are refused.
+    stay ahead of the rows; else the words of DBOPTIONS for them are refused. `waits_open`: while a transaction is open,
+    others can write; else none is begun before all of it has come (batches/early.py).
     """
 
     exactly_once: bool = True
@@ -72,6 +73,7 @@ class Capabilities:
     holds_triggers: bool = False
     defers_constraints: bool = False
     follows_sequences: bool = False
+    waits_open: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,9 @@ class Target(Protocol):
         PlaceLostError if it is not at `old`, or if anybody has moved the group's own row since load_row(), which comes
         before any move of it.
         """
+
+    def move_on(self, new: CheckpointRow) -> None:
+        """Move the row of the open transaction once more: begin() could not know yet where that would end."""
 
     def apply(
         self,

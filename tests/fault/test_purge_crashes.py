@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ggsci.manager import purge as manager_purge
@@ -55,11 +57,31 @@ def test_a_start_that_looks_at_the_whole_trail_while_it_is_purged():
     assert startup.changed_tables(fs, TRAIL) == set()
     assert TRAIL.seqnos(fs.listdir(TRAIL.folder)) == seqnos[-2:]
     assert startup.source_kind(fs, TRAIL) == "postgresql"
+    for calls in range(1, 40):
+        _, fs, seqnos = prepared()
+        fs.fail = _purging(fs, calls)
+        assert startup.changed_tables(fs, TRAIL) == set()
 
     _, holed, _ = prepared()
     holed.take_away(TRAIL.path(seqnos[1]))
     with pytest.raises(MismatchError, match=f"{TRAIL.file_name(seqnos[1])}: expected this file"):
         startup.changed_tables(holed, TRAIL)
+
+
+def _purging(fs: FaultFs, calls: int) -> Callable[[str, str], None]:
+    """From the n-th call on a file goes at each, the first one: but for the last two."""
+    number = 0
+
+    def purge_one(operation: str, path: str) -> None:
+        nonlocal number
+        if operation == "exists":
+            return
+        number += 1
+        there = [seqno for seqno in range(20) if fs.exists(TRAIL.path(seqno))] if number >= calls else []
+        if len(there) > 2:
+            fs.take_away(TRAIL.path(there[0]))
+
+    return purge_one
 
 
 def calls_of_a_purge() -> tuple[int, int]:

@@ -129,6 +129,11 @@ class ListTarget:
         self._tables, self._new = copied(self.store.tables), new
         self.tally.collisions = {}
 
+    def move_on(self, new: CheckpointRow) -> None:
+        self._call("move_on")
+        assert self._tables is not None
+        self._new = new
+
     def apply(
         self,
         steps: tuple[Step, ...],

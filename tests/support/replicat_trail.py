@@ -37,6 +37,16 @@ class TrailFeed:
 
     def tx(self, *changes: Sequence[Any], pieces: int = 1, sync: bool = True, time_us: int | None = None) -> str:
         """One transaction; each change is (op, TableDef, image[, before]) or (TRUNCATE, [TableDef], flags)."""
+        for _ in self.pieces(*changes, pieces=pieces, sync=False, time_us=time_us):
+            pass
+        if sync:
+            self.writer.sync()
+        return f"{self.number:016d}"
+
+    def pieces(
+        self, *changes: Sequence[Any], pieces: int, sync: bool = True, time_us: int | None = None
+    ) -> Iterator[int]:
+        """The same piece by piece: it goes on when the next one is asked for."""
         self.number += 1
         csn = f"{self.number:016d}"
         commit = time_us or self.number
@@ -50,12 +60,14 @@ class TrailFeed:
             records.append((op, tables.setdefault(named, len(tables)), *rest, *no_before))
         records.append((Op.COMMIT, len(changes)))
         self.writer.define(list(tables))
-        self._write(list(tables), records, pieces, csn, commit)
-        if sync:
-            self.writer.sync()
-        return csn
+        for piece in self._write(list(tables), records, pieces, csn, commit):
+            if sync:
+                self.writer.sync()
+            yield piece
 
-    def _write(self, tables: list[TableDef], records: list[Record], pieces: int, csn: str, commit: int) -> None:
+    def _write(
+        self, tables: list[TableDef], records: list[Record], pieces: int, csn: str, commit: int
+    ) -> Iterator[int]:
         before = self.writer.last
         step = -(-len(records) // pieces)
         chunks = [records[i : i + step] for i in range(0, len(records), step)]
@@ -72,6 +84,7 @@ class TrailFeed:
                 csn=csn if last else before.csn,
                 time_us=commit,
             )
+            yield i
 
     def close(self) -> None:
         """As Extract stops."""

@@ -311,7 +311,7 @@ def replicat(world: World, proc: Proc) -> None:
     process = Replicat(
         params, proc.group, trail, fs=machine.fs, clock=machine,
         target=SimTarget(world), engine=InlineEngine(machine.fs),
-        note=warn, discards=Discards("REP1", params.error_rules, file, clock=machine, warn=warn),
+        note=warn, discards=Discards("REP1", params.error_rules, file, clock=machine, warn=warn), early_rows=3,
     )  # fmt: skip
     drive(world, proc, process)
 

@@ -110,6 +110,10 @@ class SqlTarget:
             self.database.forget_rows()
             self._move_row(old, new)
 
+    def move_on(self, new: CheckpointRow) -> None:
+        with self.database.mapped(brief=True):
+            self._move_row(self._moved[1], new, again=True)
+
     def flush(self, old: CheckpointRow, new: CheckpointRow) -> None:
         """A commit that waits for the disk makes all earlier ones durable too."""
         with self.database.mapped(brief=True):
@@ -125,13 +129,14 @@ class SqlTarget:
             if self.database.crowded:
                 self.database.ended()
 
-    def _move_row(self, old: CheckpointRow, new: CheckpointRow) -> None:
+    def _move_row(self, old: CheckpointRow, new: CheckpointRow, *, again: bool = False) -> None:
         """Raises PlaceLostError where anybody has moved our own row since it was read, also to where it was.
 
-        Other rows are those of several processes, and go by their place alone.
+        Other rows are those of several processes, and go by their place alone. `again`: in this
+        transaction it was moved before.
         """
-        self._next = self._moves
-        known = self._moves if self._who == self._own else None
+        self._next = self._next if again else self._moves
+        known = self._next if self._who == self._own else None
         values = rowtable.move_values(*self._who, old, new, self.database.settings.home, known)
         if self.database.run(self._move, values) != 1:
             self.database.roll_back()

@@ -22,7 +22,7 @@ SQLITE: Final = Kind(
     is_file=True,
     about="SELECT 'SQLite ' || sqlite_version(), 'UTF-8'",
     words=WORDS,
-    can=Capabilities(),
+    can=Capabilities(waits_open=False),
     target="replicat.targets.sqlite.target:sqlite_target",
     admins="replicat.targets.sqlite.admin:SqliteAdmin",
     changes="replicat.targets.sqlite.ddl:SqliteDialect",

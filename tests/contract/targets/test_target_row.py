@@ -135,6 +135,26 @@ def test_CW_01_who_read_the_row_before_it_was_moved_to_where_it_was_moves_nothin
     second.close()
 
 
+def test_a_row_is_held_where_it_is_and_moves_on_where_the_end_is_known(bench: Bench, kv: Any):
+    """Of a transaction that was begun before its end had come: for others it has moved once, and so has its number."""
+    second = bench.second()
+    bench.target.flush(bench.row, replace(bench.row, csn="before"))
+    bench.again()
+    old, new = bench.row, replace(bench.row, position=Position(0, 100), csn="its own")
+    bench.target.begin(old, old)
+    bench.target.apply((bench.rows(kv, inserts=images(["1 first b"])),), first=True)
+    bench.target.move_on(new)
+    bench.target.commit()
+    assert bench.target.read(f"SELECT log_cmplt_csn, log_csn FROM {bench.target.row_table}") == [("before", "its own")]
+    with pytest.raises(PlaceLostError):
+        second.target.begin(old, new)
+    bench.target.begin(new, replace(new, position=Position(0, 200)))  # whoever moved it knows its number
+    bench.target.commit()
+    assert bench.again().position == Position(0, 200)
+    assert bench.look() == [("1", "first", "b")]
+    second.close()
+
+
 def _tried(work: Callable[[], Any]) -> Any:
     try:
         return work()
@@ -148,7 +168,7 @@ def _calls(bench: Bench, layout: Any) -> list[tuple[str, Callable[[], Any]]]:
     new = replace(bench.row, position=Position(0, bench.row.position.rba + 100))
     many = [[str(n), "x", "y"] for n in range(1000, 1300)]
     return [
-        ("begin", lambda: target.begin(bench.row, new)),
+        ("begin", lambda: target.begin(bench.row, bench.row)),
         ("mark", lambda: token.append(target.mark())),
         ("apply", lambda: target.apply((bench.rows(layout, updates=images(["1 new b"])),))),
         ("undo", lambda: target.undo(token[0])),
@@ -160,6 +180,7 @@ def _calls(bench: Bench, layout: Any) -> list[tuple[str, Callable[[], Any]]]:
         ("check_commit", target.check_commit),
         ("write", lambda: target.write(f"DELETE FROM {target.row_table} WHERE group_key = 1", [])),
         ("read", lambda: target.read(f"SELECT count(*) FROM {target.row_table}")),
+        ("move_on", lambda: target.move_on(new)),
         ("commit", target.commit),
         ("flush", lambda: target.flush(new, replace(new, flushed=new.position))),
         ("load_row", target.load_row),
