@@ -72,14 +72,12 @@ class Early:
             if not there or there[0].start == self._given_up or not self._may_begin():
                 return None
             self._taken, self._head = 0, None
-        elif not there or there[0].start != begun:
-            self.give_up(begun, "its writer began it anew")
+            if any(block.header.is_ddl for block in there):
+                self._given_up = there[0].start
+                return None
+        else:
+            self._check(begun, there)
         new = there[self._taken :]
-        if any(block.header.is_ddl for block in new):
-            if begun is not None:
-                self.give_up(begun, "it changes a table's shape")
-            self._given_up = there[0].start
-            return None
         changes = sum(block.header.changes for block in new)
         if changes < self._rows:
             if begun is not None:
@@ -92,6 +90,13 @@ class Early:
         self._taken += len(new)
         jobs, place = tuple(jobs_of(new, max_rows, max_bytes, head)), there[0].start
         return Batch(jobs, place, "", 0, 0, changes, early=place, opens=begun is None, closes=False)
+
+    def _check(self, begun: Position, blocks: Sequence[Block]) -> None:
+        """Give it up, unless it goes on with these, and plainly."""
+        if not blocks or blocks[0].start != begun:
+            self.give_up(begun, "its writer began it anew")
+        if any(block.header.is_ddl for block in blocks[self._taken :]):
+            self.give_up(begun, "it changes a table's shape")
 
     def _works(self) -> None:
         if self._waits_since is not None:
@@ -115,9 +120,8 @@ class Early:
         if begun is None:
             return batch
         blocks = batch.blocks
-        if blocks[0].start != begun:
-            self.give_up(begun, "its writer began it anew")
-        if batch.partial or any(block.header.is_ddl for block in blocks):
-            self.give_up(begun, "it changes a table's shape")
+        self._check(begun, blocks)
+        if batch.partial:
+            self.give_up(begun, "it is to be cut")
         jobs = tuple(jobs_of(blocks[self._taken :], max_rows, max_bytes, self._head))
         return replace(batch, jobs=jobs, early=begun, opens=False)

@@ -195,7 +195,11 @@ class BatchPipeline:
             if not self._waiting and not (more or self._early.begun):
                 return
             if not self._waiting:
-                batch = None if self._gathers_until > self._fs.host.monotonic() else self._next()
+                batch = None
+                if self._gathers_until <= self._fs.host.monotonic():
+                    batch = self._batcher.next(alone=self._early.begun)
+                    if batch is None or self._early.begun:
+                        batch = self._part(batch)
                 if not self.trail_id and (header := self._reader.header) is not None:
                     self.trail_id = header.trail_id
                 if batch is None:
@@ -204,9 +208,8 @@ class BatchPipeline:
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
 
-    def _next(self) -> Batch | None:
-        """The next batch; or what is there of a transaction whose end is not, where that is enough."""
-        batch = self._batcher.next(alone=self._early.begun)
+    def _part(self, batch: Batch | None) -> Batch | None:
+        """What is there of a transaction whose end is not (`batch` is None then), or was not when it was begun."""
         if batch is None:
             return self._early.more(self._batcher.unended, *self._bounds, idle=not self._running)
         return self._early.rest(batch, *self._bounds)

@@ -17,7 +17,7 @@ from replicat.apply.ddl import DdlApply
 from replicat.apply.discard import Discards
 from replicat.apply.ladder import AbendError
 from replicat.batches import holes, startup
-from replicat.batches.batch import TASK_ROWS, Batch, Cutting
+from replicat.batches.batch import TASK_ROWS, Cutting
 from replicat.batches.early import Early
 from replicat.batches.engine import Engine
 from replicat.batches.measures import Measures
@@ -351,8 +351,7 @@ class Replicat(GroupProcess):
         if why:
             self._early.give_up(begins, why)
         if running.last:
-            self._next_row = self._row_behind(running.batch)
-            self._target.move_on(self._next_row)
+            self._begin_batch(running)
 
     def _may_begin_early(self) -> bool:
         can = self._target.kind.can
@@ -419,25 +418,26 @@ class Replicat(GroupProcess):
         self._pausing.reshaped(change, targets)
 
     def _begin_batch(self, running: RunningJob) -> None:
-        """Open the transaction; the row moves first."""
+        """Open the transaction; the row moves first. Where that will end (early.py) is known with its last batch."""
         batch = running.batch
         if batch.beats:
             self._take_beats(running)
-        # Where a transaction will end whose end is not there yet, nobody knows: the row is held where it is.
-        self._next_row = self._row_behind(batch) if batch.closes else self._row
+        if batch.closes:
+            self._next_row = dataclasses.replace(
+                self._row, position=batch.end, split=batch.split, skip_until="", trail_id=self._pipeline_now.trail_id,
+                csn=self._row.csn if batch.partial else batch.csn, xid=self._applying.xid, time_us=batch.time_us,
+                flushed=batch.end if self._params.commit_wait else self._row.flushed,
+            )  # fmt: skip
+        else:
+            self._next_row = self._row  # held where it is
+        if not batch.opens:
+            self._target.move_on(self._next_row)
+            return
         self._measures.begun = self._target.tally.taken
         self._target.begin(self._row, self._next_row)
         if self._load.there:
             self._load.check()
         self._phase = NEXT[self._phase, ApplyEvent.BEGUN]
-
-    def _row_behind(self, batch: Batch) -> CheckpointRow:
-        """As the batch moves it."""
-        return dataclasses.replace(
-            self._row, position=batch.end, split=batch.split, skip_until="", trail_id=self._pipeline_now.trail_id,
-            csn=self._row.csn if batch.partial else batch.csn, xid=self._applying.xid, time_us=batch.time_us,
-            flushed=batch.end if self._params.commit_wait else self._row.flushed,
-        )  # fmt: skip
 
     def _commit(self, running: RunningJob) -> None:
         """Commit; from here on the row has its new place, and the batch counts."""
