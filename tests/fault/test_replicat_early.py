@@ -16,14 +16,18 @@ from replicat.batches.early import MOST_WAIT_SECONDS
 from replicat.params import ReplicatParams
 from replicat.run.replicat import Replicat
 from replicat.targets.kinds import kind_of
+from tests.support.beating import beat, write_beat
+from tests.support.ddl_target import table_shape
 from tests.support.list_target import ListTarget, Store, shape
 from tests.support.replicat_lives import REG, TRAIL, FailAt, apply_all
 from tests.support.replicat_trail import InlineEngine, TrailFeed, table
+from trails.ddl import CREATE, DdlChange
 from trails.errors import AwayError, OperatorError
 from trails.record import Op
 from trails.runtime.language.params import parse_text
 from trails.testing import Crash, FakeClock, FaultFs
 
+MADE = DdlChange(CREATE, None, table_shape("x", "other", "1:note", key=""), "CREATE TABLE x.other (note text)")
 KV, LOG = table("s", "kv", "id v", "id"), table("s", "log", "note")
 SHAPES = [shape("s", "kv", "id v", "id"), shape("s", "log", "note")]
 TEXT = "REPLICAT rep1\nTARGETDB postgresql://x/y\nBATCHROWS 8\nRECONNECTSECS 60\n{more}MAP s.*, TARGET s.*;\n"
@@ -167,6 +171,37 @@ def test_a_transaction_that_its_writer_begins_anew_is_rolled_back():
     wanted = {("s", "kv"): {("1",): ("1", "b"), ("9",): ("9", "big")}, ("s", "log"): WANTED[("s", "log")][:-1]}
     assert world.store.tables == wanted
     assert [text for text in world.said if "its writer began it anew: rolled back" in text]
+
+
+def test_a_heartbeat_behind_what_its_writer_abandoned():
+    """It comes alone, before the transaction is written anew: no block of rows stands where that began."""
+    world = World()
+    process = world.start()
+    world.come(process, 7)
+    world.feed.writer.abandon()
+    world.feed = TrailFeed(world.fs, TRAIL)
+    write_beat(world.feed.writer, beat(7), world.feed.number + 1)
+    world.feed.writer.sync()
+    world.work(process)
+    assert world.open_rows == 0
+    assert [text for text in world.said if "its writer began it anew: rolled back" in text]
+    world.feed.number += 1
+    world.coming = world._coming(LARGE, PIECES)
+    world.end(process)
+    assert world.store.tables == WANTED
+
+
+@pytest.mark.parametrize("place", [2, 17, len(LARGE) - 1])
+def test_a_change_of_shape_inside_has_it_wait_for_its_end(place: int):
+    """In its first piece, later, and before its last change; the shape is of no mapped table and passes."""
+    world = World(changes=[*LARGE[:place], (Op.DDL, MADE.to_wire()), *LARGE[place:]], pieces=PIECES)
+    process = world.start()
+    for _ in world.coming:
+        world.work(process)
+        assert world.open_rows <= place
+    assert bool([text for text in world.said if "it changes a table's shape: rolled back" in text]) == (place > 6)
+    world.end(process)
+    assert world.store.tables == WANTED
 
 
 def test_what_is_refused_is_judged_with_the_whole_transaction():

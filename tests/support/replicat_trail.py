@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import groupby
 from typing import Any
 
 from replicat.work.decode import Task, attempt
@@ -36,7 +37,7 @@ class TrailFeed:
         self.number = self.writer.last.origin.rba
 
     def tx(self, *changes: Sequence[Any], pieces: int = 1, sync: bool = True, time_us: int | None = None) -> str:
-        """One transaction; each change is (op, TableDef, image[, before]) or (TRUNCATE, [TableDef], flags)."""
+        """One transaction of (op, TableDef, image[, before]), (TRUNCATE, [TableDef], flags) or (DDL, change)."""
         for _ in self.pieces(*changes, pieces=pieces, sync=False, time_us=time_us):
             pass
         if sync:
@@ -53,6 +54,9 @@ class TrailFeed:
         tables: dict[TableDef, int] = {}
         records: list[Record] = [(Op.BEGIN, csn, str(self.number), commit)]
         for op, named, *rest in changes:
+            if op == Op.DDL:
+                records.append((op, named))
+                continue
             if op == Op.TRUNCATE:
                 records.append((op, [tables.setdefault(d, len(tables)) for d in named], *rest))
                 continue
@@ -70,14 +74,19 @@ class TrailFeed:
     ) -> Iterator[int]:
         before = self.writer.last
         step = -(-len(records) // pieces)
-        chunks = [records[i : i + step] for i in range(0, len(records), step)]
+        chunks = [
+            list(alike)
+            for i in range(0, len(records), step)
+            for _, alike in groupby(records[i : i + step], key=lambda record: record[0] == Op.DDL)
+        ]
         for i, chunk in enumerate(chunks):
             last = i == len(chunks) - 1
             kind = Indicator.END if last else Indicator.MIDDLE if i else Indicator.BEGIN
             self.writer.append_data(
                 Indicator.WHOLE if len(chunks) == 1 else kind,
-                [definition.id for definition in tables],
+                [] if (ddl := chunk[0][0] == Op.DDL) else [definition.id for definition in tables],
                 chunk,
+                ddl=ddl,
                 changes=sum(1 for r in chunk if r[0] not in (Op.BEGIN, Op.COMMIT)),
                 transactions=int(last),
                 origin=Position(0, self.number) if last else before.origin,
