@@ -400,7 +400,8 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.memory": f"{settings.megabytes}m",
         "spark.driver.maxResultSize": "0",
         "spark.local.dir": settings.scratch,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
+        # A heap that begins small: by itself it begins at a 64th of the machine's memory, and all of that is touched.
+        "spark.driver.extraJavaOptions": "-Xms48m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=128m "
         "-XX:-UsePerfData "  # a file in /tmp, which SIGKILL would leave there
         f"-Xshare:auto {settings.classes.option if settings.classes else ''} "
         f"-XX:ErrorFile={settings.scratch}/java-crash.log "  # else in the folder where the process stands
