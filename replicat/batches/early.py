@@ -59,7 +59,7 @@ class Early:
 
     def give_up(self, place: Position, why: str) -> NoReturn:
         """Roll back, and apply the transaction that begins at `place` once it is whole."""
-        self.forget()
+        self._begun, self._given_up = None, place
         raise BeginAgainError(
             f"The transaction at position {place} was being applied before its end had come, and {why}: rolled back; "
             "it is applied once all of it is there"
@@ -84,7 +84,7 @@ class Early:
                 self._wait(begun, idle=idle)
             return None
         if begun is None:
-            self._begun, self._opened, self._waited = there[0].start, self._now(), 0.0
+            self._begun, self._opened, self._waited, self._waits_since = there[0].start, self._now(), 0.0, None
         self._works()
         head, self._head = self._head, head_behind(new, self._head)
         self._taken += len(new)

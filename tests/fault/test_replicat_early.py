@@ -245,6 +245,23 @@ def test_locks_are_not_held_while_nothing_comes():
     assert world.store.tables == WANTED
 
 
+def test_a_wait_counts_for_its_own_transaction_alone():
+    """The first one was waited for; long after it the next one comes, and is not given up at its first wait."""
+    world = World()
+    process = world.start()
+    world.come(process)
+    world.work(process)
+    assert world.store.tables == WANTED
+    world.clock.sleep(10 * MOST_WAIT_SECONDS)
+    world.coming = world._coming([(Op.INSERT, LOG, [str(number)]) for number in range(29, 58)], PIECES)
+    world.come(process, 6)
+    world.work(process)
+    assert world.open_rows
+    world.end(process)
+    assert world.store.tables == {**WANTED, ("s", "log"): [(str(number),) for number in range(58)]}
+    assert not [text for text in world.said if "rolled back" in text]
+
+
 @pytest.mark.parametrize("more", ["MAXTRANSOPS 7\n", "END CSN 3\n", "END RUNTIME\n"])
 def test_where_borders_are_ordered_nothing_is_begun_before_its_end_is_known(more: str):
     world = World(more)

@@ -74,7 +74,7 @@ def test_a_connection_that_is_cut_in_the_middle_leaves_nothing(bench: Early, pla
     assert bench.run()._row.position == process._row.position
 
 
-def test_a_part_that_collides_in_the_middle(bench: Early, place: Place):
+def test_a_part_that_collides_is_judged_as_in_any_transaction(bench: Early, place: Place):
     """Row 1 was deleted by somebody: the last change finds none, and is judged as in any transaction."""
     bench.lines = ["HANDLECOLLISIONS"]
     place.sql("DELETE FROM kv")
