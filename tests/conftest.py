@@ -29,6 +29,7 @@ from ggsci import admin
 from replicat.batches.scratch import sweep
 from tests.support.mysql_place import Place, made
 from tests.support.packed import ThroughKernel
+from tests.support.pipelines import QUICKLY
 from tests.support.spark_archive import share_classes
 from trails.errors import LockedError
 
@@ -300,7 +301,7 @@ def pg_target(postgres18: PostgresServer) -> PostgresServer:
 def _own_database(server: PostgresServer, prefix: str) -> Iterator[str]:
     server.start()  # a test may have killed it
     name = f"{prefix}{next(_numbers)}"
-    server.sql(f"CREATE DATABASE {name}")
+    server.sql(f"CREATE DATABASE {name} {QUICKLY}")
     yield server.url(name)
     server.start()
     _drop_slots(server, name)
@@ -359,7 +360,9 @@ def mysql_source() -> Iterator[MysqlServer]:
     yield from _mysql(MysqlServer.BINLOG | _KILLED_ONLY)
 
 
-@pytest.fixture(scope="session", params=[MariaServer, MysqlServer], ids=["mariadb", "mysql"])
+@pytest.fixture(
+    scope="session", params=[MariaServer, pytest.param(MysqlServer, marks=pytest.mark.soak)], ids=["mariadb", "mysql"]
+)
 def own_mysql(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A MariaDB or MySQL with a binary log whose settings a test may change; its next one sets them right again."""
     with made(request.param) as found:

@@ -56,7 +56,7 @@ def as_deliverer(url: str) -> str:
 
 
 @pytest.mark.parametrize("pipes", [True, False])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_GG_01_a_table_that_is_written_to_is_loaded_in_chunks(
     capture: Capture, bench: LoadBench, seed: int, pipes: bool
 ):

@@ -34,7 +34,7 @@ def bench(capture: Capture, target_db: str, tmp_path: Path) -> Iterator[LoadBenc
         yield made
 
 
-@pytest.mark.parametrize("pipes", [True, False])
+@pytest.mark.parametrize("pipes", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_changes_go_on_while_a_table_is_locked_at_the_source(capture: Capture, bench: LoadBench, pipes: bool):
     """An ALTER TABLE that somebody left open: its table waits, is told of, and is loaded once the lock is free."""
     bench.pipes = pipes

@@ -229,7 +229,13 @@ def test_CW_07_every_remote_file_is_readable_alone(bench):
         reader.close()
 
 
-@pytest.mark.parametrize("clauses", ["TABLE sales.*;", "TABLEEXCLUDE sys.audit;", "NOPASSTHRU"])
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "TABLE sales.*;",
+        *(pytest.param(other, marks=pytest.mark.soak) for other in ("TABLEEXCLUDE sys.audit;", "NOPASSTHRU")),
+    ],
+)
 def test_CW_05_a_filtering_pump_sends_its_tables_only(tmp_path, clauses):
     """CW-05: through kills of both sides, the remote trail is the local one less the other tables, counts right."""
     bench = LinkBench(tmp_path, parameters=clauses)

@@ -63,7 +63,7 @@ class NoTables:
         return [("d", "utf8mb4_general_ci")] if "schemata" in sql else []
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def target(request: pytest.FixtureRequest) -> Iterator[Mysqld]:
     """Each of the two."""
     found: Mysqld = request.getfixturevalue(request.param)

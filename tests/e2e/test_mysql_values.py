@@ -19,6 +19,7 @@ from extract.sources.mysql.tablemap import MapColumn, TableMap
 from extract.sources.mysql.values import charsets
 from extract.sources.mysql.values.unread import UnreadValueError
 from tests.support.binlog_file import Rows, rows_of
+from tests.support.mysql_source import STRIDE
 from tests.support.mysql_values import BOTH, CASES, MARIA, MYSQL, Case
 from trails.ddl import DdlColumn
 from trails.record import DELETE, INSERT, UPDATE
@@ -212,8 +213,9 @@ def test_more_sets_of_nulls_than_functions_give_the_same_rows(wide: list[Rows]) 
     assert sorted((r[2] for r in deletes), key=lambda image: int(image[0])) == kept
 
 
+@pytest.mark.hostile  # in `make soak` each byte
 def test_bytes_that_are_no_rows_are_one_named_error(wide: list[Rows]) -> None:
-    """Each byte of the first rows turned over, by all bits or by one, and rows cut anywhere: never another error."""
+    """Bytes of the first rows turned over, by all bits or by one, and rows cut anywhere: never another error."""
     code = compile_rows(wide[0].table, _flavour(wide[0]))
     named = 0
     for rows in (wide[0], next(rows for rows in wide if rows.verb == "updates")):
@@ -221,16 +223,16 @@ def test_bytes_that_are_no_rows_are_one_named_error(wide: list[Rows]) -> None:
         damaged = [
             whole[:i] + bytes([whole[i] ^ bits]) + whole[i + 1 :]
             for bits in (0xFF, 0x01, 0x80)
-            for i in range(len(whole))
+            for i in range(0, len(whole), STRIDE)
         ]
-        for data in [*damaged, *(whole[:i] for i in range(len(whole)))]:
+        for data in [*damaged, *(whole[:i] for i in range(0, len(whole), STRIDE))]:
             try:
                 getattr(code, rows.verb)(data, 0, len(data), 7, lambda _record: None)
             except (BinlogError, UncapturedError) as error:
                 named += 1
                 placed = error.placed("binlog.000001:4")
                 assert placed.message.startswith("binlog.000001:4: ") and rows.table.full_name in placed.message
-    assert named > 1000
+    assert named > 3000 / STRIDE
 
 
 def test_text_that_is_none_of_its_character_set_is_refused_by_column(wide: list[Rows]) -> None:

@@ -196,7 +196,7 @@ def test_ranges_of_postgresql_are_those_of_python(with_collations: PostgresServe
     reader.close()
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+@pytest.mark.parametrize("kind", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def test_ranges_of_mysql_and_mariadb_are_those_of_python(request: pytest.FixtureRequest, kind: str) -> None:
     """Also where case, accents and blanks at the end count for nothing."""
     server: Mysqld = request.getfixturevalue(kind)

@@ -123,7 +123,7 @@ def site(place: Path) -> Iterator[Callable[[str, str, Callable[[str], Rows]], Si
         assert not left, left
 
 
-@pytest.mark.parametrize("how", ["purged", "reset"])
+@pytest.mark.parametrize("how", ["purged", pytest.param("reset", marks=pytest.mark.soak)])
 def test_a_binary_log_that_is_gone(
     site: Callable[..., Site], mariadb_source: MariaServer, mariadb_source_db: str, how: str
 ) -> None:

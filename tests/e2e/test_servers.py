@@ -61,7 +61,7 @@ def test_options_win_and_can_be_changed() -> None:
         assert server.sql("SHOW fsync") == [("off",)]
 
 
-@pytest.mark.parametrize("kind", [MariaServer, MysqlServer])
+@pytest.mark.parametrize("kind", [MariaServer, pytest.param(MysqlServer, marks=pytest.mark.soak)])
 def test_a_commit_and_its_place_in_the_binary_log_survive_a_kill(kind: type[Mysqld]) -> None:
     try:
         server = kind(options=kind.BINLOG)

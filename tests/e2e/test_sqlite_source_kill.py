@@ -53,6 +53,7 @@ def is_released(file: SourceFile) -> bool:
     return file.rows("SELECT min(id) = max(id) FROM trailgate_log") == [(1,)]
 
 
+@pytest.mark.soak
 def test_CW_29_CW_31_killed_at_random_times_while_others_write(tmp_path: Path) -> None:
     """I1, I3, I7, I10: nothing lost, nothing doubled, no transaction torn; checkpoint files are deleted as well."""
     home, file = capturing(tmp_path)

@@ -35,7 +35,7 @@ ONLY_MARIADB = pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 ONLY_MYSQL = pytest.mark.parametrize("server", ["mysql"], indirect=True)
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def server(request: pytest.FixtureRequest) -> Mysqld:
     """Each server in turn."""
     found: Mysqld = request.getfixturevalue(request.param)

@@ -96,6 +96,7 @@ def capturing(tmp_path: Path, db: TriggeredDb) -> Home:
     return home
 
 
+@pytest.mark.soak
 def test_CW_29_CW_30_CW_31_killed_at_random_times_while_others_write(tmp_path: Path, plain_db: str) -> None:
     """I1, I3, I7, I10: nothing lost, nothing doubled, no transaction torn; checkpoint files are deleted as well."""
     db = TriggeredDb(plain_db)

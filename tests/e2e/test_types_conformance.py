@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from demo.embedded import ServerError
 from demo.mariadb import MariaServer
 from demo.mysql import MysqlServer
 from demo.servers import PostgresServer
@@ -28,14 +27,15 @@ def system_pg() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.parametrize("kinds", ["", pytest.param("mysql", marks=pytest.mark.soak)], ids=["two", "and-mysql"])
 def test_e1_e5_e6_every_value_arrives_exact_or_by_rule_or_is_refused(
-    tmp_path: Path, system_pg: PostgresServer, mariadb: MariaServer, request: pytest.FixtureRequest
+    tmp_path: Path, system_pg: PostgresServer, mariadb: MariaServer, request: pytest.FixtureRequest, kinds: str
 ):
     """As an insert, an update's after image, a before image, a key and beside a NULL; the page says what was seen."""
     mariadb.start()
     system_pg.sql("CREATE DATABASE source")
     observer = Observer(system_pg.url("source"), tmp_path)
-    mysql = [request.getfixturevalue("mysql").start()] if _has_mysql() else []
+    mysql = [request.getfixturevalue(kind).start() for kind in kinds.split()]
     observer.observe("types", *places(system_pg, mariadb, *mysql))
     _all_told(observer)
     like_to_like = [seen for seen in observer.seen if seen.own]
@@ -88,14 +88,6 @@ def test_e6_postgresql_to_mariadb_to_postgresql_is_equal_by_rule(
 def _all_told(observer: Observer) -> None:
     assert observer.faults == []
     assert all(outcome.sqlstate for seen in observer.seen for outcome in seen.outcomes if outcome.verdict == REFUSED)
-
-
-def _has_mysql() -> bool:
-    try:
-        MysqlServer.find_server()
-    except ServerError:
-        return False
-    return True
 
 
 def _fates(observer: Observer, place: str) -> dict[tuple[str, str], list[tuple[str, str]]]:

@@ -138,6 +138,7 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     assert {f"{kernel}{EXTENSION_SUFFIXES[0]}" for kernel in kernels} <= set(names)
 
 
+@pytest.mark.soak
 def test_sources_of_a_release_build_the_kernel_without_cython(checkout: Path, tmp_path: Path) -> None:
     """They hold the C that it made; and where there is no compiler either, a wheel is built all the same."""
     _run([sys.executable, "-c", _BUILD.format("sdist"), tmp_path], cwd=checkout)

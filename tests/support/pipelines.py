@@ -25,6 +25,8 @@ from demo.workload import SCHEMA, Watcher, Workload
 from replicat.batches.scratch import sweep
 
 DISK = "1g"
+QUICKLY = "STRATEGY file_copy"
+"""A new database of a server that is in memory and small: in half of the time that PostgreSQL takes by itself."""
 _numbers = itertools.count(1)
 
 
@@ -81,7 +83,7 @@ def databases(source: PostgresServer, target: PostgresServer) -> Iterator[tuple[
     try:
         for server, name in zip((source, target), names, strict=True):
             server.start()
-            server.sql(f"CREATE DATABASE {name}")
+            server.sql(f"CREATE DATABASE {name} {QUICKLY}")
             workload.create_tables(server.url(name))
         yield source.url(names[0]), target.url(names[1])
     finally:

@@ -28,6 +28,8 @@ from collector.collector import Collector
 from collector.door import PumpDoor
 from collector.server import Server, listen
 from extract.extract import Extract
+from extract.sources.postgres import driver
+from extract.sources.postgres import source as postgres
 from pump.job import PumpJob
 from pump.params import PumpParams
 from pump.pump import Pump
@@ -132,6 +134,9 @@ class Way:
         with contextlib.ExitStack() as stack:
             # Where a trail ends its readers look into the folder once a second, by the machine's clock.
             stack.enter_context(mock.patch.object(reader, "LIST_SECONDS", NEVER))
+            # And who heard nothing of the server for a second looks whether anything has come.
+            stack.enter_context(mock.patch.object(driver, "_QUIET_SECONDS", NEVER))
+            stack.enter_context(mock.patch.object(postgres, "DEAD_SECONDS", NEVER))
             stack.enter_context(self.profile.listening())
             stages: dict[str, Stage] = {}
             # Each begins on what the one before it has made.
