@@ -18,8 +18,10 @@ from benchmarks import (
     apply,
     backlog,
     binlogcapture,
+    charts,
     comparing,
     decode,
+    growing,
     latency,
     link,
     load,
@@ -46,6 +48,7 @@ NAMES = (
     "load",
     "compare",
     "latency",
+    "growing",
 )
 QUICK = {"rows_scale": 0.1, "runs": 1, "seconds": 10.0}
 
@@ -66,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path(given.json).write_text(results.to_json())
     if given.write:
         results.write_markdown(PAGE)
+        charts.draw([line for line in results.lines if line.benchmark == growing.NAME], PAGE.parent / "images")
     return 1 if results.failures else 0
 
 
@@ -114,6 +118,11 @@ def _works(names: set[str], run: Run) -> list[tuple[str, Callable[[], None]]]:
         works += [(f"{title} {w.name}", partial(backlog.measure, run, w, both)) for w in run.workloads]
     if "latency" in names:
         works.append(("latency", partial(latency.measure, run)))
+    if growing.NAME in names:
+        works += [
+            (f"growing {curve.name}", partial(growing.measure, run, curve)) for curve in growing.curves(run.scale)
+        ]
+        works.append(("growing Replicats", partial(growing.measure_shared, run)))
     return works
 
 

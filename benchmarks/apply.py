@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks import applytargets, manytables
+from benchmarks import applytargets, machine, manytables
 from benchmarks.applytargets import Kind
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
@@ -30,6 +32,8 @@ from trails.runtime.home.registration import Registration
 ROOT = Path(__file__).resolve().parent.parent
 ROWS, KEYS, TABLES = 500_000, 200_000, 10
 SWAP_ROWS = 100_000
+OF_BULK = 0.7
+"""So much of what a target takes in bulk is wanted."""
 SMALL_TABLES, SMALL_CHANGES, SMALL_BATCHES = 200, 5, 5
 PLAIN = ("MAP bench.*, TARGET {schema}.*;",)
 MAPPED = (
@@ -59,6 +63,7 @@ def measure(run: Run) -> None:
     with tempfile.TemporaryDirectory(prefix="tg-bench-") as name, applytargets.servers() as kinds:
         folder = Path(name)
         _updates(run, folder, kinds)
+        _inserts(run, folder, kinds)
         _many(run, folder, kinds["postgresql"])
         _swap(run, folder, kinds["postgresql"])
 
@@ -84,6 +89,34 @@ def _updates(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
     for case in cases:
         half = 0.5 * sorted(found[OURS])[len(found[OURS]) // 2] if case.maps is MAPPED else None
         run.take(Line("apply", UPDATES, case.who, "rows/s", tuple(found[case.who]), half, case.peer))
+
+
+def _inserts(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
+    """To each kind of target, beside what takes rows there in bulk: out of a file, or of memory."""
+    rows = int(ROWS * run.scale)
+    trail = folder / "inserts"
+    manytables.write_inserts(trail, rows, 1000)
+    case = f"{rows // 1000}k inserts, 1,000 a transaction"
+    found: dict[str, list[float]] = {}
+
+    def own(kind: Kind) -> None:
+        kind.prepare(["t0"], 0)
+        seconds = kind.bulk(manytables.inserted(0, rows))
+        found.setdefault(f"{kind.title}'s {kind.own}", []).append(rows / seconds)
+
+    def ours(kind: Kind) -> None:
+        kind.prepare(["t0"], 0)
+        (seconds,) = _apply(folder, trail, Case(OURS, kind, PLAIN), 1)
+        found.setdefault(f"{OURS}, to {kind.title}", []).append(rows / seconds)
+
+    rivals = [partial(own, kind) for kind in kinds.values()] if run.peers else []
+    run.interleaved(*rivals, *(partial(ours, kind) for kind in kinds.values()))
+    for kind in kinds.values():
+        peer, who = f"{kind.title}'s {kind.own}", f"{OURS}, to {kind.title}"
+        most = found.get(peer, [])
+        run.take(Line("apply", case, peer, "rows/s", tuple(most)))
+        bar = OF_BULK * statistics.median(most) if most and run.scale >= 1 else None
+        run.take(Line("apply", case, who, "rows/s", tuple(found[who]), bar, peer))
 
 
 def _many(run: Run, folder: Path, kind: Kind) -> None:
@@ -134,22 +167,42 @@ def _swap(run: Run, folder: Path, kind: Kind) -> None:
         )
 
 
+def apply_shared(folder: Path, trail: Path, kind: Kind, count: int) -> tuple[float, float]:
+    """Seconds of so many Replicats that share a trail of table t0 out by @RANGE, and the megabytes that they had.
+
+    Each moves the marker of its own number. They stay in memory until all of them are measured.
+    """
+    home = _home(folder, kind)
+    groups = [f"REP{number}" for number in range(1, count + 1)]
+    for number, group in enumerate(groups, 1):
+        share = f"MAP bench.t0, TARGET bench.t0, FILTER (@RANGE ({number}, {count}));"
+        _add(home, kind, group, (share, f"MAP bench.marker, TARGET bench.marker, COLMAP (USEDEFAULTS, id = {number});"))
+    files = _files(trail)
+    _move(trail, home, files[:1])
+    with ExitStack() as running:
+        processes = [running.enter_context(_replicat(home, group)) for group in groups]
+
+        def alive() -> None:
+            for process in processes:
+                process.alive()
+
+        kind.await_marker(1, alive)
+        began = time.monotonic()
+        _move(trail, home, files[1:])
+        kind.await_marker(2, alive)
+        seconds = time.monotonic() - began
+        family = [pid for process in processes for pid in machine.family(process.pid)]
+        return seconds, sum(map(machine.peak_megabytes, family))
+
+
 def _apply(folder: Path, trail: Path, case: Case, batches: int) -> list[float]:
     """Seconds of each batch: one trail file each, after the first file."""
-    home = Home(str(folder / "home"))
-    shutil.rmtree(home.root, ignore_errors=True)
-    Path(home.root).mkdir(mode=0o700)
-    home.create_subdirs()
-    case.kind.add_checkpoint_table()
-    table = f"{case.kind.checkpoint_schema}.chk"
-    made = Registration("REP1", "REPLICAT", "TRAIL", trail="./dirdat/rt", checkpoint_table=table, group_key=11)
-    registration.save(home, made)
-    maps = [line.format(schema=case.kind.schema) for line in case.maps]
-    text = ["REPLICAT rep1", f"TARGETDB '{case.kind.url}'", *maps, ""]
-    Path(home.prm("REP1")).write_text("\n".join(text))
-    files = sorted(path.name for path in trail.iterdir() if path.name.startswith("rt"))
+    home = _home(folder, case.kind)
+    _add(home, case.kind, "REP1", case.maps)
+    files = _files(trail)
     _move(trail, home, files[:1])
-    with _replicat(home) as alive:
+    with _replicat(home, "REP1") as process:
+        alive = process.alive
         case.kind.await_marker(1, alive)
         rest = files[1:]
         size = -(-len(rest) // batches)
@@ -162,6 +215,29 @@ def _apply(folder: Path, trail: Path, case: Case, batches: int) -> list[float]:
     return seconds
 
 
+def _home(folder: Path, kind: Kind) -> Home:
+    """A new one, and the checkpoint table."""
+    home = Home(str(folder / "home"))
+    shutil.rmtree(home.root, ignore_errors=True)
+    Path(home.root).mkdir(mode=0o700)
+    home.create_subdirs()
+    kind.add_checkpoint_table()
+    return home
+
+
+def _add(home: Home, kind: Kind, group: str, maps: Sequence[str]) -> None:
+    """A Replicat with its parameter file."""
+    table, key = f"{kind.checkpoint_schema}.chk", 10 + int(group.removeprefix("REP"))
+    made = Registration(group, "REPLICAT", "TRAIL", trail="./dirdat/rt", checkpoint_table=table, group_key=key)
+    registration.save(home, made)
+    text = [f"REPLICAT {group}", f"TARGETDB '{kind.url}'", *(line.format(schema=kind.schema) for line in maps), ""]
+    Path(home.prm(group)).write_text("\n".join(text))
+
+
+def _files(trail: Path) -> list[str]:
+    return sorted(path.name for path in trail.iterdir() if path.name.startswith("rt"))
+
+
 def _move(trail: Path, home: Home, names: Sequence[str]) -> None:
     """Make files appear whole, the last one first: nobody finds the first before all are there."""
     folder = Path(TrailName.parse("./dirdat/rt", home.root).folder)
@@ -171,18 +247,26 @@ def _move(trail: Path, home: Home, names: Sequence[str]) -> None:
         os.rename(folder / f"copy-{name}", folder / name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A Replicat that runs. `alive` raises when it has ended."""
+
+    pid: int
+    alive: Callable[[], None]
+
+
 @contextmanager
-def _replicat(home: Home) -> Iterator[Callable[[], None]]:
-    """The process while the block lasts; gives what raises when it has ended."""
-    command = [sys.executable, "-P", "-m", "replicat", "--home", home.root, "REP1"]
+def _replicat(home: Home, group: str) -> Iterator[_Process]:
+    """The process while the block lasts."""
+    command = [sys.executable, "-P", "-m", "replicat", "--home", home.root, group]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) as process:
 
         def alive() -> None:
             if process.poll() is not None:
-                raise RuntimeError(f"Replicat has ended:\n{Path(home.report('REP1')).read_text()[-3000:]}")
+                raise RuntimeError(f"{group} has ended:\n{Path(home.report(group)).read_text()[-3000:]}")
 
         try:
-            yield alive
+            yield _Process(process.pid, alive)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=60)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,14 +32,25 @@ SECONDS = 300
 
 
 class Kind(Protocol):
-    """One kind of target. `schema`: of the tables, as MAP names it; `checkpoint_schema`: of the checkpoint table."""
+    """One kind of target. `schema`: of the tables, as MAP names it; `checkpoint_schema`: of the checkpoint table.
 
+    `title`: the database's name; `own`: its way to take many rows.
+    """
+
+    title: str
+    own: str
     url: str
     schema: str
     checkpoint_schema: str
 
     def prepare(self, names: Sequence[str], rows: int) -> None:
         """These tables anew, each with keys 1 to `rows`, and the marker."""
+
+    def bulk(self, rows: Iterable[Sequence[bytes]]) -> float:
+        """Put these rows, as `manytables.inserted` gives them, into t0 in its own way: the seconds, COMMIT included."""
+
+    def add_markers(self, count: int) -> None:
+        """So many in all, numbered from 1: the marker has moved where each of them has."""
 
     def make_names_unique(self, table: str) -> None:
         """Every row of a table that was prepared gets its `manytables.unique_name`, under a unique constraint."""
@@ -54,9 +65,17 @@ class Kind(Protocol):
 class _Kind:
     """What all kinds share."""
 
-    url = ""
+    title = own = url = ""
     schema = "bench"
     checkpoint_schema = "gg"
+
+    def bulk(self, rows: Iterable[Sequence[bytes]]) -> float:
+        """See Kind."""
+        raise NotImplementedError
+
+    def add_markers(self, count: int) -> None:
+        """See Kind."""
+        raise NotImplementedError
 
     def make_names_unique(self, table: str) -> None:
         """See Kind."""
@@ -84,6 +103,8 @@ class _Kind:
 class Postgres(_Kind):
     """PostgreSQL 18, over TCP, with the settings of the other benchmarks."""
 
+    title, own = "PostgreSQL", "COPY"
+
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self.url = server.url("apply", tcp=True)
@@ -103,6 +124,21 @@ class Postgres(_Kind):
             for statement in [*statements, "VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"]:
                 connection.execute(statement.encode())
 
+    def bulk(self, rows: Iterable[Sequence[bytes]]) -> float:
+        """See Kind."""
+        text = b"".join(b"\t".join(row) + b"\n" for row in rows)
+        with psycopg.connect(self.url, autocommit=True) as connection, connection.cursor() as cursor:
+            began = time.monotonic()
+            with cursor.copy(b"COPY bench.t0 FROM STDIN") as copy:
+                for at in range(0, len(text), 1 << 16):
+                    copy.write(text[at : at + (1 << 16)])
+            return time.monotonic() - began
+
+    def add_markers(self, count: int) -> None:
+        """See Kind."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(b"INSERT INTO bench.marker SELECT n, 0 FROM generate_series(2, %d) n" % count)
+
     def make_names_unique(self, table: str) -> None:
         """See Kind."""
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -117,12 +153,14 @@ class Postgres(_Kind):
     def looker(self) -> Iterator[Callable[[], int]]:
         """See _Kind."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            yield lambda: int((connection.execute("SELECT n FROM bench.marker", prepare=True).fetchone() or [0])[0])
+            look = b"SELECT min(n) FROM bench.marker"
+            yield lambda: int((connection.execute(look, prepare=True).fetchone() or [0])[0])
 
 
 class Maria(_Kind):
     """MariaDB, over TCP."""
 
+    title, own = "MariaDB", "LOAD DATA"
     schema = checkpoint_schema = "bench"
 
     def __init__(self, server: MariaServer) -> None:
@@ -138,9 +176,22 @@ class Maria(_Kind):
         self._server.sql("CREATE DATABASE bench")
         statements = ["CREATE TABLE marker (id int PRIMARY KEY, n bigint NOT NULL)", "INSERT INTO marker VALUES (1, 0)"]
         for name in names:
-            statements += [f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} {made}"]
+            statements += [f"CREATE TABLE {name} ({columns})", *([f"INSERT INTO {name} {made}"] if rows else [])]
         for statement in statements:
             self._server.sql(statement, "bench")
+
+    def bulk(self, rows: Iterable[Sequence[bytes]]) -> float:
+        """See Kind."""
+        with (
+            tempfile.NamedTemporaryFile(prefix="tg-bench-") as file,
+            closing(self._server.connect("bench", local_infile=True)) as connection,
+            connection.cursor() as cursor,
+        ):
+            file.writelines(b"\t".join(map(_plain, row)) + b"\n" for row in rows)
+            file.flush()
+            began = time.monotonic()
+            cursor.execute(f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE t0 CHARACTER SET utf8mb4")
+            return time.monotonic() - began
 
     @contextmanager
     def looker(self) -> Iterator[Callable[[], int]]:
@@ -157,6 +208,7 @@ class Maria(_Kind):
 class Sqlite(_Kind):
     """A SQLite file."""
 
+    title, own = "SQLite", "executemany"
     schema = checkpoint_schema = "main"
 
     def __init__(self, path: Path) -> None:
@@ -174,7 +226,18 @@ class Sqlite(_Kind):
             connection.execute("INSERT INTO marker VALUES (1, 0)")
             for name in names:
                 connection.execute(f"CREATE TABLE {name} ({columns})")
-                connection.execute(f"INSERT INTO {name} {_NUMBERS.format(rows=rows)} {made}")
+                if rows:
+                    connection.execute(f"INSERT INTO {name} {_NUMBERS.format(rows=rows)} {made}")
+
+    def bulk(self, rows: Iterable[Sequence[bytes]]) -> float:
+        """See Kind."""
+        values = [[_plain(value).decode() for value in row] for row in rows]
+        marks = ", ".join("?" * len(values[0]))
+        with closing(self._connect()) as connection:
+            began = time.monotonic()
+            with connection:
+                connection.executemany(f"INSERT INTO t0 VALUES ({marks})", values)
+            return time.monotonic() - began
 
     @contextmanager
     def looker(self) -> Iterator[Callable[[], int]]:
@@ -184,6 +247,11 @@ class Sqlite(_Kind):
 
     def _connect(self) -> Any:
         return sqlite3.connect(self._path, timeout=60)
+
+
+def _plain(value: bytes) -> bytes:
+    """A value of the trail's as a database without time zones and booleans takes it."""
+    return {b"true": b"1", b"false": b"0"}.get(value, value.removesuffix(b"+00"))
 
 
 @contextmanager

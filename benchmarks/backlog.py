@@ -34,7 +34,7 @@ def measure(run: Run, workload: Workload, wanted: set[str]) -> None:
         if "capture" in wanted:
             _Capture(run, bed, ours, workload).measure()
         if "e2e" in wanted:
-            _EndToEnd(run, bed, ours, workload).measure()
+            EndToEnd(run, bed, ours, workload).measure()
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Capture:
 
 
 @dataclass(slots=True)
-class _EndToEnd:
+class EndToEnd:
     """The log to the target's table."""
 
     run: Run
@@ -101,7 +101,7 @@ class _EndToEnd:
 
     def measure(self) -> None:
         """All runs, then the lines."""
-        self.run.interleaved(*([self._native] if self.run.peers else []), self._whole_path)
+        self.run.interleaved(*([self.native] if self.run.peers else []), self.whole_path)
         for (who, what), values in self.found.items():
             bar = self.run.bar(self.workload, "e2e") if (who, what) == (OURS, "rows/s") else None
             peer = NATIVE if who == OURS else ""
@@ -111,13 +111,15 @@ class _EndToEnd:
     def _note(self, who: str, what: str, value: float) -> None:
         self.found.setdefault((who, what), []).append(value)
 
-    def _native(self) -> None:
+    def native(self) -> None:
+        """PostgreSQL's own, once."""
         self.bed.fresh_target()
         with peers.subscription(self.bed, backlog=True):
             before, began = self._machine(), peers.enable(self.bed)
             self._done(NATIVE, began, self.bed.await_marker(lambda: None), before)
 
-    def _whole_path(self) -> None:
+    def whole_path(self) -> None:
+        """Trailgate, once."""
         ours, bed = self.ours, self.bed
         ours.restore()
         bed.fresh_target()
@@ -147,7 +149,7 @@ class _EndToEnd:
         self._note(who, "rows/s", rows / (end - began))
         for name, seconds in self._machine().items():
             self._note(who, f"CPU us/row, {name}", (seconds - before[name]) / rows * 1e6)
-        self.bed.compare()
+        self.bed.compare(self.workload.tables)
 
     def _pids(self) -> dict[str, list[int]]:
         """Each process that lives; Replicat's with Spark's JVM and workers."""

@@ -7,13 +7,13 @@ run gets a copy of that slot, and a copy of the target database as it was before
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import psycopg
 
-from benchmarks.workloads import DDL, DIGEST, FILL, LOOK, MARK, PROCEDURES, SCHEMA, Workload
+from benchmarks.workloads import DDL, DIGEST, FILL, LOOK, MARK, PROCEDURES, SCHEMA, TABLE, Workload
 from demo.servers import PostgresServer
 
 SOURCE_DB = "bench"
@@ -76,13 +76,13 @@ class Bed:
 
     # --- a workload's ground ------------------------------------------------------------------------------------------
 
-    def prepare(self, base: int) -> None:
-        """Both databases anew, with `base` equal rows, before anybody registers."""
+    def prepare(self, base: int, ddl: str = "") -> None:
+        """Both databases anew, with `base` equal rows and further tables by `ddl`, before anybody registers."""
         self.drop_slots()
         for server, name in ((self.source, SOURCE_DB), (self.target, TARGET_DB)):
             server.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             server.sql(f"CREATE DATABASE {name}")
-            _fill(server.url(name), base)
+            _fill(server.url(name), base, ddl)
         self.source.sql(f"CREATE PUBLICATION {PUBLICATION} FOR TABLES IN SCHEMA {SCHEMA}", SOURCE_DB)
 
     def hold(self, registered: str) -> None:
@@ -155,18 +155,19 @@ class Bed:
                     raise TimeoutError(f"the backlog has not arrived within {seconds:.0f} s")
                 time.sleep(0.005)
 
-    def compare(self) -> None:
-        """Raise unless the target's table has as many rows as the source's, and the same ones."""
-        expected = self.source.sql(DIGEST, SOURCE_DB)[0]
-        found = self.target.sql(DIGEST, TARGET_DB)[0]
-        if expected != found:
-            raise AssertionError(f"source and target differ: expected (rows, hash) {expected}, found {found}")
+    def compare(self, tables: Sequence[str] = (TABLE,)) -> None:
+        """Raise unless each table of the target has as many rows as the source's, and the same ones."""
+        for table in tables:
+            look = DIGEST.format(table=table)
+            expected, found = self.source.sql(look, SOURCE_DB)[0], self.target.sql(look, TARGET_DB)[0]
+            if expected != found:
+                raise AssertionError(f"{table} differs: expected (rows, hash) {expected}, found {found}")
 
 
-def _fill(url: str, base: int) -> None:
+def _fill(url: str, base: int, ddl: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
-        for part in (DDL, PROCEDURES):
+        for part in (DDL, ddl, PROCEDURES):
             connection.execute(part.encode())
         connection.execute(FILL.format(rows=base).encode())
         connection.execute("VACUUM (FREEZE, ANALYZE)")

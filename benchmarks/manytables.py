@@ -6,6 +6,7 @@ file. The marker's number is that of the batch, from 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,22 @@ def write_updates(folder: Path, rows: int, keys: int, count: int) -> None:
         feed.commit()
     feed.mark(2)
     feed.close()
+
+
+def write_inserts(folder: Path, rows: int, per_transaction: int) -> None:
+    """Inserts into t0, with keys from 1."""
+    feed = _Feed(folder, tables(1))
+    for number in range(0, rows, per_transaction):
+        feed.begin()
+        feed.records += [(Op.INSERT, 1, row) for row in inserted(number, min(number + per_transaction, rows))]
+        feed.commit()
+    feed.mark(2)
+    feed.close()
+
+
+def inserted(first: int, last: int) -> Iterator[list[bytes]]:
+    """The rows of those inserts, from number `first` (0 is the first of all) to the one before `last`."""
+    return (image(number, number + 1) for number in range(first, last))
 
 
 def write_many(folder: Path, count: int, changes: int, batches: int) -> list[str]:

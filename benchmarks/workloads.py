@@ -48,6 +48,27 @@ BEGIN
         first := first + per_transaction;
     END LOOP;
 END $$;
+CREATE PROCEDURE bench.spread_rows(total bigint, per_transaction bigint, tables int) LANGUAGE plpgsql AS $$
+DECLARE first bigint := 1;
+BEGIN
+    WHILE first <= total LOOP
+        EXECUTE 'INSERT INTO bench.t' || first / per_transaction % tables || $q${_ROW} FROM generate_series($1, $2) i$q$
+            USING first, least(first + per_transaction - 1, total);
+        COMMIT;
+        first := first + per_transaction;
+    END LOOP;
+END $$;
+CREATE PROCEDURE bench.wide_rows(total bigint, per_transaction bigint, width int) LANGUAGE plpgsql AS $$
+DECLARE first bigint := 1;
+BEGIN
+    WHILE first <= total LOOP
+        INSERT INTO bench.wide SELECT i, left((SELECT string_agg(md5(i || ' ' || part), '' ORDER BY part)
+            FROM generate_series(0, width / 32) part), width)
+            FROM generate_series(first, least(first + per_transaction - 1, total)) i;
+        COMMIT;
+        first := first + per_transaction;
+    END LOOP;
+END $$;
 CREATE PROCEDURE bench.update_rows(total int, per_transaction int, keys bigint, hot_keys bigint, hot_share float)
 LANGUAGE plpgsql AS $$
 DECLARE k bigint;
@@ -65,12 +86,15 @@ END $$;
 FILL = "CALL bench.insert_rows({rows}, 100000)"
 MARK = "UPDATE bench.marker SET n = n + 1 WHERE id = 1"
 LOOK = "SELECT n FROM bench.marker WHERE id = 1"
-DIGEST = f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM {TABLE} t"
+DIGEST = "SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM {table} t"
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`bars`: what the project wants to reach, by benchmark."""
+    """`bars`: what the project wants to reach, by benchmark.
+
+    `statement`: makes another backlog than the usual ones, in `tables`, which `ddl` makes before.
+    """
 
     name: str
     title: str
@@ -79,10 +103,15 @@ class Workload:
     per_transaction: int = 0
     hot_keys: int = 0
     bars: tuple[tuple[str, float], ...] = ()
+    ddl: str = ""
+    statement: str = ""
+    tables: tuple[str, ...] = (TABLE,)
 
     @property
     def load(self) -> str:
         """The statement that makes the backlog."""
+        if self.statement:
+            return self.statement
         if not self.base:
             return f"CALL bench.insert_rows({self.rows}, {self.per_transaction or self.rows})"
         hot = f"{self.hot_keys or self.base}, {0.9 if self.hot_keys else 0}"
