@@ -2,6 +2,7 @@
 
 Tables without a key, foreign keys, transactions of many rows, rollbacks, unique values that are exchanged. Somebody
 looks at the target all the while: a transaction that was torn, doubled or left out shows in what then does not add up.
+Replicat runs without Spark, which has no part in it: each life of one costs a second.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from demo.pipeline import Options, Pipeline
 from demo.servers import PostgresServer
 from demo.workload import Watcher
 from replicat.batches.scratch import sweep
+from tests.support import sparkless
 from tests.support.killing import kill_of_a_pipeline
 from tests.support.pipelines import folder
 
@@ -34,7 +36,7 @@ ROWS = 4000
 
 @contextmanager
 def _pipeline(source: Mysqld, target: str, homes: Path) -> Iterator[Pipeline]:
-    options = Options(checkpoint_seconds=1, purge_seconds=2, megabytes=2)
+    options = Options(checkpoint_seconds=1, purge_seconds=2, megabytes=2, environment=sparkless.ENVIRONMENT)
     pipeline = Pipeline(homes, source.url(mariashop.SCHEMA), target, options)
     try:
         pipeline.create()

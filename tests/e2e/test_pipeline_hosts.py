@@ -1,6 +1,7 @@
 """Two hosts: each home in a network namespace of its own, with nothing between them but a link that goes down and up.
 
-Needs root and iproute2, as on the machines that run these tests; elsewhere it is skipped, with the reason.
+Needs root and iproute2, as on the machines that run these tests; elsewhere it is skipped, with the reason. Replicat
+runs without Spark, which has no part in it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from demo.guard import end_now
 from demo.patience import wait_for
 from demo.pipeline import Options
 from demo.servers import PostgresServer
+from tests.support import sparkless
 from tests.support.pipelines import Rig, rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-hosts")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-hosts")]
 
 NAMES = {side: f"tg{os.getpid()}{side[0]}" for side in ("source", "target")}
 ADDRESSES = {"source": "10.77.7.1", "target": "10.77.7.2"}
@@ -59,7 +61,7 @@ def running(hosts: dict[str, str], postgres16: PostgresServer, postgres18: Postg
         prefixes={side: ("ip", "netns", "exec", name) for side, name in NAMES.items()},
         checkpoint_seconds=1,
         timeout=2,
-        replicat=["SPARKMEMORY 512M"],
+        environment=sparkless.ENVIRONMENT,
     )
     with rig(postgres16, postgres18, options) as made:
         made.pipeline.start()
