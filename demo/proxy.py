@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from enum import Enum
 
@@ -84,7 +85,7 @@ class Proxy:
             while not self._closing:
                 ready, _, _ = select.select(list(pairs), [], [], 0.05)
                 if self.stall.is_set():
-                    self.stall.wait(0.05)
+                    time.sleep(0.05)
                     continue
                 for source in ready:
                     left = self._move(source, pairs[source], left)
