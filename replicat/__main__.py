@@ -34,11 +34,16 @@ from trails.runtime.report.report import RESOLVED, Log
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
 LEFT_OUT = "TG-01811"
+EACH_A_JOB = (
+    "Each batch is a Spark job, as no tasks can stay with workers elsewhere: SPARKOPTIONS lacks "
+    "spark.authenticate=true and spark.network.crypto.enabled=true"
+)
 
 
 def build(context: Context) -> Process:
     """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
     from replicat.batches.classes import ClassArchive
+    from replicat.batches.door import seals
     from replicat.batches.engine import JOBS, SparkEngine, SparkSettings
     from replicat.batches.jvm import StopAskedError
     from replicat.load.rounds import LoadSettings
@@ -73,6 +78,8 @@ def build(context: Context) -> Process:
         classes=ClassArchive.of(context.home.folder("dirtmp"), context.group),
     )
     discards = _discards(context, params)
+    if not settings.local and not seals(settings.options):
+        notes(context.log)(EACH_A_JOB)
     engine = SparkEngine(settings, scratch.release, lambda: context.stop.requested)
     try:
         process = Replicat(

@@ -426,7 +426,8 @@ KEYWORDS = SHARED | params.table(
     Keyword(
         "SPARKMASTER", "url",
         f"Where Spark runs; {DEFAULT_MASTER} if not given. With local[n], n tasks stay and decode batches. Spark has "
-        "as many threads again for other jobs. With workers elsewhere each batch is a Spark job.",
+        "as many threads again for other jobs. Workers elsewhere have such tasks where Spark seals what it sends "
+        "(docs/replicat.md).",
         "SPARKMASTER local[2]", params.text,
     ),
     Keyword(

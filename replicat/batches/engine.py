@@ -1,7 +1,7 @@
 """Where tasks are decoded: a Spark context that lives as long as the process.
 
 A batch goes as orders to the tasks of one long job, which stay (residents.py): a job costs 20 to 45 ms of CPU, however
-small it is. Where expressions are evaluated, or workers are elsewhere, each batch is a job.
+small it is. Where expressions are evaluated, or workers are elsewhere to which nothing goes sealed, a batch is a job.
 
 Rule: nothing counts but what a job returns, or a resident task answers to the order that is waited for.
 Spark's JVM reads our pipe: it ends when this process does, however that ends, and its Python workers end with it.
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol, TypeVar
 
 from replicat.batches.classes import ClassArchive
+from replicat.batches.door import seals
 from replicat.batches.jvm import Jvm, StopAskedError, within
 from replicat.batches.residents import LostError, Residents, resident_tasks, with_room
 from replicat.maps.expressions.compiling import Sql
@@ -53,6 +54,10 @@ CLASSES_SECONDS = 20.0
 SLOW_WORKER = "Python worker failed to connect back"
 DEAD_WORKER = "Python worker exited unexpectedly"
 JAVA_HINT = "Install a Java runtime, 17 or newer (apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+_ELSEWHERE = {
+    "spark.task.maxFailures": "1",  # as on this host: what has failed is begun again from the row
+    "spark.scheduler.minRegisteredResourcesRatio": "1",  # half of the slots is known once all executors are there
+}
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -141,8 +146,7 @@ class SparkEngine:
         self._last: tuple[Plans | None, MappedJobs | None] = (None, None)
         """The plans of the last job, and what evaluates their expressions, if there are any."""
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs, thread_name_prefix="spark")
-        tasks = resident_tasks(settings.master)
-        self._residents = Residents(tasks, settings.scratch) if tasks else None
+        self._residents = _residents(settings)
         self._starting = threading.Lock()
         self._planning = threading.Lock()
         self._jvm: Jvm | None = None
@@ -282,7 +286,9 @@ class SparkEngine:
     def _results(self, tasks: Sequence[Task], mapped: MappedJobs | None) -> list[Any]:
         """What each task came to, an expected error among them."""
         if mapped is None and self._residents is not None:
-            return self._residents.begin(self._context).ask(tasks)
+            answers = self._residents.ask(self._context, tasks)
+            if answers is not None:
+                return answers
         self._count_job()
         if mapped is not None:
             return mapped.run(tasks)
@@ -355,6 +361,13 @@ class SparkEngine:
             ) from error
 
 
+def _residents(settings: SparkSettings) -> Residents | None:
+    """Where tasks can stay: on this host; on others, if Spark seals what it tells them."""
+    if tasks := resident_tasks(settings.master):
+        return Residents.here(tasks, settings.scratch)
+    return Residents.abroad(settings.scratch) if seals(settings.options) else None
+
+
 def _context_in(jvm: Jvm, options: dict[str, str]) -> Any:
     from pyspark import SparkConf, SparkContext
 
@@ -393,6 +406,7 @@ def spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Or every account of this host could talk to the driver's ports. The secret is made by Spark, in memory.
         **({"spark.authenticate": "true"} if settings.local else {}),
+        **({} if settings.local else _ELSEWHERE),
         **({f"spark.executorEnv.{kernels.SWITCH}": kernels.OFF} if kernels.are_off() else {}),
         # Executors elsewhere may get our package with the first task only.
         **({"spark.python.daemon.module": "replicat.work.sparkdaemon"} if settings.local else {}),

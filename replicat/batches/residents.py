@@ -8,31 +8,34 @@
 Rule: a resident job lives and dies as one, and nothing is repaired inside it. What failed has failed as a job of Spark
 fails: the process ends (exit code 3), and the checkpoint row decides. Address, run and secret are new for each job, so
 nobody of another one can say hello.
+
+On a cluster half of Spark's slots stay ours, over TLS, where Spark itself seals what it sends (door.py). An executor
+that is asked to go waits for such a job, and one that has come later has no task of it: so it lasts an hour.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import pickle
 import queue
 import re
-import shutil
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from replicat.batches.door import Door
 from replicat.work.decode import Task
 from replicat.work.orders import Greeting, HungUpError, Kept, OrderLink, Says, Summons
 from replicat.work.resident import serve
 from trails.controlflow import ControlFlowError
 
-LOOK_SECONDS = 0.05
 HELLO_SECONDS = 5.0
 """So long one that has connected may take to say who it is."""
 CALL_SECONDS = 120.0
@@ -41,6 +44,10 @@ SILENT_SECONDS = 60.0
 """A task that works says so each 5 s (orders.ALIVE_SECONDS). One that is stopped shows no other sign."""
 CAUSE_SECONDS = 5.0
 """So long Spark may take to tell why a job has failed of which a link has closed."""
+LIFE_SECONDS = 3600.0
+"""Of a job whose tasks are elsewhere."""
+MOST_AT_THE_DOOR = 200
+"""So many may be about to say who they are; whoever comes then is sent away."""
 _MASTER = re.compile(r"local(\[(?P<threads>\*|\d+)(?P<rest>\s*,\s*\d+)?\])?")
 
 
@@ -66,13 +73,14 @@ class LostError(ControlFlowError):
 class ResidentJob:
     """A job, from its submission to its end."""
 
-    def __init__(self, context: Any, tasks: int, folder: str) -> None:
-        """Begin it. `context`: Spark's. `folder`: private; an address in it is the job's own.
+    def __init__(self, context: Any, tasks: int, door: Door) -> None:
+        """Begin it. `context`: Spark's. `door`: made for this job; it is closed when all have come in.
 
         Raises LostError, and what Spark fails with.
         """
         self._context = context
         self._tasks = tasks
+        self.begun = time.monotonic()
         self._links: dict[int, _Ordered] = {}
         self._free: queue.SimpleQueue[_Ordered] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(max_workers=tasks, thread_name_prefix="resident")
@@ -80,20 +88,15 @@ class ResidentJob:
         self._first: LostError | None = None  # that was lost: all others are, because of it
         self._lost = threading.Event()
         self._ended = threading.Event()
-        room = tempfile.mkdtemp(prefix="orders-", dir=folder)
-        self._call = Summons(os.path.join(room, "s"))
+        self._meeting = threading.Lock()
         try:
-            with socket.socket(socket.AF_UNIX) as door:
-                door.bind(self._call.address)
-                door.listen(tasks)
-                door.settimeout(LOOK_SECONDS)
-                threading.Thread(target=self._run, name="resident-job", daemon=True).start()
-                self._gather(door)
+            threading.Thread(target=self._run, args=(door.call,), name="resident-job", daemon=True).start()
+            self._gather(door)
         except BaseException:
             self.hang_up()
             raise
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            door.close()
         for link in self._links.values():
             self._free.put(link)
 
@@ -126,21 +129,22 @@ class ResidentJob:
 
     # The job
 
-    def _run(self) -> None:
+    def _run(self, call: Summons) -> None:
         """The job's own thread; it lasts as long as the job."""
         try:
             rows = self._context.parallelize(range(self._tasks), self._tasks)
-            rows.mapPartitions(functools.partial(serve, self._call)).collect()
+            rows.mapPartitions(functools.partial(serve, call)).collect()
         except BaseException as error:  # noqa: BLE001  -- it is raised by who waits for an order
             self._why = error
         finally:
             self._ended.set()
             self.hang_up()
 
-    def _gather(self, door: socket.socket) -> None:
-        """A link of each task."""
-        until = time.monotonic() + CALL_SECONDS
+    def _gather(self, door: Door) -> None:
+        """A link of each task. Who is slow to say who it is keeps nobody else waiting."""
+        until, at_door = time.monotonic() + CALL_SECONDS, _AtTheDoor()
         while len(self._links) < self._tasks:
+            at_door.send_away_the_slow()
             if self.lost:
                 raise self._cause()
             if time.monotonic() > until:
@@ -148,23 +152,35 @@ class ResidentJob:
                     f"{len(self._links)} of {self._tasks} resident tasks have begun within {CALL_SECONDS:g} seconds"
                 )
             try:
-                end, _ = door.accept()
+                end = door.accept()
             except TimeoutError:
                 continue
-            self._take(end)
+            threading.Thread(target=self._take, args=(door, end, at_door), name="hello", daemon=True).start()
+        if self.lost:
+            raise self._cause()
 
-    def _take(self, end: socket.socket) -> None:
+    def _take(self, door: Door, end: socket.socket, at_door: _AtTheDoor) -> None:
         """Whoever has connected: a task that was called, or nobody."""
-        link = _Ordered(end)
-        hello = link.hello(self._call)
+        with at_door.waits(end) as may_come:
+            try:
+                link = _Ordered(door.welcome(end, HELLO_SECONDS)) if may_come else None
+            except OSError:
+                link = None
+            if link is None:
+                end.close()
+                return
+            hello = link.hello(door.call)
         if hello is None:
             link.hang_up()
             return
-        if hello.attempt or hello.partition in self._links:
-            link.hang_up()
-            raise LostError(f"Spark runs resident task {hello.partition} once more (attempt {hello.attempt})")
-        self._links[hello.partition] = link
-        if self.lost:  # by the job's end, just now, which did not know this link
+        with self._meeting:
+            again = hello.attempt > 0 or hello.partition in self._links
+            if not again:
+                self._links[hello.partition] = link
+        if again:
+            self._first = LostError(f"Spark runs resident task {hello.partition} once more (attempt {hello.attempt})")
+            self.hang_up()
+        if self.lost:  # perhaps just now, by who did not know this link
             link.hang_up()
 
     # Orders
@@ -193,7 +209,6 @@ class _Ordered:
         self.pid = 0
         """Of the task's process, once it has said who it is."""
         self._link = OrderLink(end)
-        self._link.wait_at_most(HELLO_SECONDS)
         self._asking = threading.Lock()
         self._number = 0
         self._kept: Kept | None = None
@@ -250,24 +265,95 @@ class _Ordered:
         return LostError(f"the resident task in process {self.pid} {what}")
 
 
-class Residents:
-    """The resident job there is: a new one where that was lost with nothing under way."""
+class _AtTheDoor:
+    """Who has connected and has not yet said who it is."""
 
-    def __init__(self, tasks: int, folder: str) -> None:
+    def __init__(self) -> None:
+        self._since: dict[socket.socket, float] = {}
+
+    @contextmanager
+    def waits(self, end: socket.socket) -> Iterator[bool]:
+        """One of them, meanwhile; False if there are too many."""
+        if len(self._since) >= MOST_AT_THE_DOOR:
+            yield False
+            return
+        self._since[end] = time.monotonic()
+        try:
+            yield True
+        finally:
+            del self._since[end]
+
+    def send_away_the_slow(self) -> None:
+        """A byte now and then keeps nobody here."""
+        for end, since in list(self._since.items()):
+            if time.monotonic() > since + HELLO_SECONDS:
+                with suppress(OSError):  # it has gone by itself
+                    socket.socket.shutdown(end, socket.SHUT_RDWR)
+
+
+def _half_of_the_slots(context: Any) -> int:
+    """Of Spark's executors, once those have come that it expects."""
+    context.parallelize([0], 1).count()
+    spark = context._jsc.sc()  # noqa: SLF001
+    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())) // 2
+
+
+class Residents:
+    """The resident job there is: a new one where that was lost with nothing under way, or has lasted its time."""
+
+    def __init__(self, tasks: Callable[[Any], int], door: Callable[[Any], Door], life: float = math.inf) -> None:
+        """`tasks`, `door`: of a new job, by Spark's context. `life`: of a job, in seconds."""
         self._tasks = tasks
-        self._folder = folder
+        self._door = door
+        self._life = life
         self._beginning = threading.Lock()
         self._job: ResidentJob | None = None
+        self._asking = 0
+        self._full_until = -math.inf
         self._closed = False
 
-    def begin(self, context: Any) -> ResidentJob:
-        """The job, begun if it is not there. Raises as ResidentJob does."""
+    @classmethod
+    def here(cls, tasks: int, folder: str) -> Residents:
+        """So many on this host. `folder`: private."""
+        return cls(lambda _: tasks, lambda _: Door.here(folder))
+
+    @classmethod
+    def abroad(cls, folder: str) -> Residents:
+        """On Spark's executors: half of the slots that there are; the others are for other jobs."""
+
+        def door(context: Any) -> Door:
+            conf = context.getConf()
+            return Door.abroad(folder, conf.get("spark.driver.host"), conf.get("spark.driver.bindAddress"))
+
+        return cls(_half_of_the_slots, door, LIFE_SECONDS)
+
+    def ask(self, context: Any, tasks: Sequence[Task]) -> list[Any] | None:
+        """What each came to, in their order; None where Spark has no room for tasks that stay.
+
+        Raises as ResidentJob does.
+        """
         with self._beginning:
-            if self._closed:
-                raise LostError("the process ends")
-            if self._job is None or self._job.lost:
-                self._job = ResidentJob(context, self._tasks, self._folder)
-            return self._job
+            job = self._job
+            if job is None or job.lost or (not self._asking and time.monotonic() > job.begun + self._life):
+                job = self._job = self._next(context, job)
+            self._asking += 1
+        try:
+            return job.ask(tasks) if job is not None else None
+        finally:
+            with self._beginning:
+                self._asking -= 1
+
+    def _next(self, context: Any, last: ResidentJob | None) -> ResidentJob | None:
+        if last is not None:
+            last.hang_up()
+        if self._closed:
+            raise LostError("the process ends")
+        if time.monotonic() < self._full_until:
+            return None
+        if count := self._tasks(context):
+            return ResidentJob(context, count, self._door(context))
+        self._full_until = time.monotonic() + self._life
+        return None
 
     @property
     def pids(self) -> list[int]:

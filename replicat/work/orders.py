@@ -49,8 +49,10 @@ class Summons:
     """Where a driver waits for the tasks of one job, and by what it knows them. All of it is new for each job."""
 
     address: str
+    """A unix socket's path; with a certificate host:port, where whoever answers must have it."""
     run: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    certificate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,16 @@ class Greeting:
         version, run, secret, *rest = _HELLO.unpack(data)
         known = hmac.compare_digest(run, call.run) & hmac.compare_digest(secret, call.secret)
         return cls(*rest) if known and version == VERSION else None
+
+
+def kept_alive(end: socket.socket) -> None:
+    """A TCP link whose other host is lost ends within half a minute; small messages don't wait for others."""
+    for option, value in (
+        (socket.TCP_NODELAY, 1), (socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3),
+        (socket.TCP_USER_TIMEOUT, 30_000),
+    ):  # fmt: skip
+        end.setsockopt(socket.IPPROTO_TCP, option, value)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 class OrderLink:
@@ -107,9 +119,12 @@ class OrderLink:
         self._end.settimeout(seconds)
 
     def shut(self) -> None:
-        """Who waits at either end learns at once that nothing more comes."""
+        """Who waits at either end learns at once that nothing more comes.
+
+        TLS's own shutdown would forget its state under a thread that waits in it.
+        """
         with contextlib.suppress(OSError):  # the other end was quicker
-            self._end.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._end, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """For whom nobody waits any more."""

@@ -14,13 +14,16 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from replicat.work.decode import run_partition
-from replicat.work.orders import ALIVE_SECONDS, Greeting, HungUpError, Kept, OrderLink, Says, Summons
+from replicat.work.orders import ALIVE_SECONDS, Greeting, HungUpError, Kept, OrderLink, Says, Summons, kept_alive
+
+CONNECT_SECONDS = 30.0
 
 
 def serve(call: Summons, partition: Iterable[Any]) -> Iterator[int]:
@@ -36,13 +39,17 @@ def serve(call: Summons, partition: Iterable[Any]) -> Iterator[int]:
     hello = Greeting(context.partitionId(), context.attemptNumber(), os.getpid())
     try:
         end = connected(call)
-    except OSError:  # whoever called has gone
-        return iter([0])
+    except OSError:
+        if call.certificate:  # or nobody would learn what is wrong with the network
+            raise
+        return iter([0])  # whoever called has gone
     return iter([_Task(OrderLink(end)).run(hello.packed(call))])
 
 
 def connected(call: Summons) -> socket.socket:
-    """Raises OSError."""
+    """A link to whoever has called, and to nobody else. Raises OSError."""
+    if call.certificate:
+        return _connected_by_tls(call)
     end = socket.socket(socket.AF_UNIX)
     try:
         end.connect(call.address)
@@ -50,6 +57,23 @@ def connected(call: Summons) -> socket.socket:
         end.close()
         raise
     return end
+
+
+def _connected_by_tls(call: Summons) -> socket.socket:
+    host, _, port = call.address.rpartition(":")
+    end = socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS)
+    try:
+        kept_alive(end)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.minimum_version = ssl.TLSVersion.TLSv1_3
+        tls.check_hostname = False  # the certificate is known itself, whatever its host is called
+        tls.load_verify_locations(cadata=call.certificate)
+        link = tls.wrap_socket(end)
+    except BaseException:
+        end.close()
+        raise
+    link.settimeout(None)
+    return link
 
 
 class _Task:
@@ -95,19 +119,20 @@ class _Task:
         plans, columns = self._kept
         self._working = number
         (answer,) = run_partition([replace(task, plans=plans, columns=columns)])
-        self._working = 0
+        with self._sending:  # from now on nothing is sent but by this thread: TLS bears one at a time, reader or writer
+            self._working = 0
         return answer
 
     def _send(self, kind: Says, number: int, data: bytes = b"") -> bool:
         """Whether somebody is there to read it."""
         try:
-            with self._sending:
-                self._link.send(kind, number, data)
+            self._link.send(kind, number, data)
         except OSError:
             return False
         return True
 
     def _tell(self) -> None:
         while not self._over.wait(ALIVE_SECONDS):
-            if number := self._working:
-                self._send(Says.ALIVE, number)
+            with self._sending:
+                if self._working:
+                    self._send(Says.ALIVE, self._working)

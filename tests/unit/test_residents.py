@@ -7,10 +7,12 @@ import itertools
 import os
 import pickle
 import socket
+import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 
 from demo.patience import PATIENCE, wait_for
 from replicat.batches import residents
+from replicat.batches.door import Door, seals
 from replicat.batches.residents import LostError, ResidentJob, Residents, resident_tasks, with_room
 from replicat.work import resident
 from replicat.work.decode import Task
@@ -121,8 +124,18 @@ def short() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.fixture
-def begin(short: Path) -> Iterator[Callable[..., ResidentJob]]:
+def here(folder: Path) -> Door:
+    """For tasks of this host."""
+    return Door.here(str(folder))
+
+
+def abroad(folder: Path) -> Door:
+    """For tasks of any host."""
+    return Door.abroad(str(folder), "127.0.0.1", "127.0.0.1")
+
+
+@pytest.fixture(params=[here, abroad])
+def begin(short: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., ResidentJob]]:
     """Begins jobs; nothing of them is left afterwards."""
     made: list[tuple[ResidentJob | None, Spark]] = []
     before = set(threading.enumerate())
@@ -130,7 +143,7 @@ def begin(short: Path) -> Iterator[Callable[..., ResidentJob]]:
     def begun(*scripts: Script, tasks: int = 1) -> ResidentJob:
         spark = Spark(*scripts)
         made.append((None, spark))
-        job = ResidentJob(spark, tasks, str(short))
+        job = ResidentJob(spark, tasks, request.param(short))
         made[-1] = job, spark
         return job
 
@@ -194,13 +207,13 @@ def test_a_stranger_is_hung_up_on(begin: Callable[..., ResidentJob]) -> None:
     def crowd(call: Summons, number: int) -> None:
         hello = Greeting(number, 0, 1)
         others = Summons(call.address).run, Summons(call.address).secret
-        wrong = [Summons(call.address, others[0], call.secret), Summons(call.address, call.run, others[1])]
+        wrong = [replace(call, run=others[0]), replace(call, secret=others[1])]
         frames = [b"", b"\0" * 13, b"\xff" * 4000, os.urandom(100)]
         for sent in frames:
             with connected(call) as end:
                 end.sendall(sent)
-                end.shutdown(socket.SHUT_WR)
-                with suppress(ConnectionResetError):  # what it has not read is thrown away
+                socket.socket.shutdown(end, socket.SHUT_WR)
+                with suppress(OSError):  # what it has not read is thrown away
                     assert end.recv(1) == b""
         for one in wrong:
             link = OrderLink(connected(call))
@@ -211,6 +224,74 @@ def test_a_stranger_is_hung_up_on(begin: Callable[..., ResidentJob]) -> None:
         stays(call, number)
 
     assert begin(crowd).ask([piece(7)]) == [(7, {})]
+
+
+def test_no_stranger_keeps_a_task_waiting(begin: Callable[..., ResidentJob], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that speaks another language, one that says nothing, one that says a byte now and then: who was called comes
+    in beside, and each of them is sent away.
+    """
+    monkeypatch.setattr(residents, "HELLO_SECONDS", 0.4)
+    over: list[int] = []
+
+    def crowd(call: Summons, number: int) -> None:
+        host, _, port = call.address.rpartition(":")
+        at = call.address if not call.certificate else (host, int(port))
+        family = socket.AF_INET if call.certificate else socket.AF_UNIX
+        silent, noisy, slow = (socket.socket(family) for _ in range(3))
+        for end in (silent, noisy, slow):
+            end.connect(at)
+        noisy.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        link = OrderLink(connected(call))
+        link.send(Says.HELLO, 0, Greeting(number, 0, 1).packed(call))
+        assert link.receive()[0] is Says.ORDER
+        for end in (silent, noisy, slow):
+            with suppress(OSError):
+                while True:
+                    if end is slow:
+                        end.sendall(b"\x16"[: len(over) + 1])
+                    end.settimeout(PATIENCE if end is not slow else 0.1)
+                    try:
+                        if not end.recv(100):
+                            break
+                    except TimeoutError:
+                        pass
+            end.close()
+            over.append(1)
+        link.send(Says.ANSWER, 1, pickle.dumps("done"))
+        with pytest.raises(HungUpError):
+            link.receive()
+        link.close()
+
+    assert begin(crowd).ask([piece(1)]) == ["done"]
+    assert len(over) == 3
+
+
+def test_a_task_calls_nobody_else(short: Path) -> None:
+    """Who has another certificate, at the same address, hears nothing of the secret."""
+    ours, other = abroad(short), abroad(short)
+    heard: list[object] = []
+
+    def come() -> socket.socket | None:
+        try:
+            return other.accept()
+        except TimeoutError:
+            return None
+
+    def answer() -> None:
+        with suppress(ssl.SSLError):
+            heard.append(other.welcome(wait_for(come), PATIENCE))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            connected(replace(other.call, certificate=ours.call.certificate))
+    finally:
+        thread.join(PATIENCE)
+        ours.close()
+        other.close()
+    assert heard == []
+    assert list(short.iterdir()) == []
 
 
 @pytest.mark.parametrize("hello", [Greeting(0, 1, 1), Greeting(0, 0, 1)], ids=["again", "twice"])
@@ -323,19 +404,21 @@ def test_a_task_that_works_for_long_says_that_it_is_alive(
 
 def test_a_loss_with_nothing_under_way_is_a_new_job(short: Path) -> None:
     """With an address, a run and a secret of its own: nobody of the old one can say hello."""
-    spark, there = Spark(stays), Residents(1, str(short))
-    assert there.begin(spark).ask([piece(1)]) == [(1, {})]
-    old = there.begin(spark)
-    assert there.begin(spark) is old
+    spark, there = Spark(stays), Residents.here(1, str(short))
+    assert there.ask(spark, [piece(1)]) == [(1, {})]
+    old = there._job
+    assert old is not None
+    assert there.ask(spark, []) == []
+    assert there._job is old
     old.hang_up()
-    assert there.begin(spark).ask([piece(2)]) == [(2, {})]
+    assert there.ask(spark, [piece(2)]) == [(2, {})]
     first, second = spark.calls
     assert len({first.address, second.address}) == len({first.run, second.run}) == 2
     assert first.secret != second.secret
     assert Greeting.unpacked(Greeting(0, 0, 1).packed(first), second) is None
     there.hang_up()
     with pytest.raises(LostError, match="the process ends"):
-        there.begin(spark)
+        there.ask(spark, [])
     for thread in spark.threads:
         thread.join(PATIENCE)
 
@@ -418,3 +501,80 @@ def test_all_threads_of_the_host() -> None:
     count = os.cpu_count() or 1
     assert resident_tasks("local[*]") == count
     assert with_room("local[*]", 2) == f"local[{count + max(count, 2)}]"
+
+
+class Cluster(Spark):
+    """Where executors have so many slots."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(stays)
+        self.slots = slots
+        self.looks = 0
+        self._jsc = self
+
+    def sc(self) -> Cluster:
+        """As Spark's own context has the rest."""
+        return self
+
+    def resourceProfileManager(self) -> Cluster:
+        return self
+
+    def defaultResourceProfile(self) -> str:
+        return "default"
+
+    def maxNumConcurrentTasks(self, profile: str) -> int:
+        assert profile == "default"
+        self.looks += 1
+        return self.slots
+
+    def count(self) -> int:
+        """Of the job that comes before the look."""
+        return 1
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(("slots", "tasks"), [(1, 0), (2, 1), (3, 1), (8, 4)])
+def test_half_of_a_cluster_is_left_to_other_jobs(short: Path, slots: int, tasks: int) -> None:
+    """With one slot no task stays, or nothing else would ever run; that is looked at once in a job's life."""
+    spark, there = Cluster(slots), Residents.abroad(str(short))
+    for _ in range(2):
+        assert there.ask(spark, [piece(1)]) == ([(1, {})] if tasks else None)
+    assert len(there.pids) == tasks
+    assert spark.looks == 1
+    there.hang_up()
+    for thread in spark.threads:
+        thread.join(PATIENCE)
+
+
+def test_a_job_elsewhere_lasts_its_time(short: Path) -> None:
+    """Never while somebody waits for an answer of it; the next one counts the slots anew."""
+    spark = Cluster(2)
+    there = Residents(lambda _: 1, lambda _: abroad(short), life=0.0)
+    answers = [there.ask(spark, [piece(n)]) for n in range(3)]
+    assert answers == [[(n, {})] for n in range(3)]
+    assert len(spark.calls) == 3
+    there._asking += 1
+    job = there._job
+    assert there.ask(spark, [piece(4)]) == [(4, {})]
+    assert there._job is job
+    there.hang_up()
+    for thread in spark.threads:
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("options", "sealed"),
+    [
+        ({}, False),
+        ({"spark.authenticate": "true"}, False),
+        ({"spark.network.crypto.enabled": "true"}, False),
+        ({"spark.authenticate": "true", "spark.network.crypto.enabled": "false"}, False),
+        ({"spark.authenticate": "TRUE ", "spark.network.crypto.enabled": "true"}, True),
+        ({"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}, True),
+    ],
+)
+def test_a_secret_travels_only_in_a_spark_that_seals(options: dict[str, str], sealed: bool) -> None:
+    """Whoever reads it could give answers."""
+    assert seals(options.items()) is sealed
