@@ -21,7 +21,8 @@ try-down: setup ## stop and remove what try made
 demo: setup ## replicate between two embedded PostgreSQL servers while processes are killed; SOURCE=mariadb: from MariaDB
 	@$(PYTHON_BIN) -m demo $(if $(SOURCE),--source $(SOURCE))
 
-test: lint ## lint and all tests; what fails runs once more alone
+test: setup ## lint and all tests; what fails runs once more alone
+	@$(PYTHON_BIN) -m tests.support.spark_archive & $(MAKE) --no-print-directory lint; code=$$?; wait; exit $$code
 	@$(PYTHON_BIN) -m tests.support.suite -n 4 --dist loadgroup --no-loadscope-reorder
 
 steady: setup ## all tests three times on a busy machine with a slow disk: which fail by the moment

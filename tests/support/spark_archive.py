@@ -1,7 +1,8 @@
 """Spark's JVMs of all tests load their classes from one archive (Java's CDS): each starts in half of its CPU time.
 
 Rule: the archive changes how classes are loaded, never what runs; a JVM that can't use it loads them as ever.
-It is made once per machine, Java and pyspark, beside the servers' templates.
+It is made once per checkout, Java and pyspark, beside the servers' templates: by `make test` beside its lint, else
+by the first test with Spark.
 """
 
 from __future__ import annotations
@@ -91,4 +92,4 @@ def main(scratch: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:]) if sys.argv[1:] else share_classes()
