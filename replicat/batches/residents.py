@@ -293,9 +293,14 @@ class _AtTheDoor:
 
 def _half_of_the_slots(context: Any) -> int:
     """Of Spark's executors, once those have come that it expects."""
+    from py4j.protocol import Py4JError
+
     context.parallelize([0], 1).count()
     spark = context._jsc.sc()  # noqa: SLF001
-    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())) // 2
+    try:
+        return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())) // 2
+    except Py4JError:  # another Spark, whose inner parts have other names: each batch is a job
+        return 0
 
 
 class Residents:

@@ -139,13 +139,13 @@ class _Table(NamedTuple):
 _PASSED_OVER: Final = _Table(-1, 0, (), (), (), TableDef("", "", ()), "", 0, b"")
 
 
-def fix_bool(text: bytes) -> bytes:
-    """PostgreSQL's `t` or `f` in the canonical form."""
-    if text == b"t":
-        return b"true"
-    if text == b"f":
-        return b"false"
-    raise PgoutputError(f"pgoutput: expected t or f in a boolean column, found {len(text)} bytes")
+class _Booleans(dict[bytes, bytes]):
+    def __missing__(self, text: bytes) -> bytes:
+        raise PgoutputError(f"pgoutput: expected t or f in a boolean column, found {len(text)} bytes")
+
+
+fix_bool: Final[Fix] = _Booleans({b"t": b"true", b"f": b"false"}).__getitem__
+"""PostgreSQL's `t` or `f` in the canonical form. A look into a dictionary takes two thirds of a function's time."""
 
 
 def fix_bytea(text: bytes) -> Any:
