@@ -13,11 +13,11 @@ from trails.recovery import Mark
 from trails.writer import TrailWriter, WriterIdentity
 
 _COLUMNS = [
-    ("id", "bigint", "bigint", True), ("version", "integer", "integer", False), ("name", "text", "varchar(30)", False),
-    ("note", "text", "varchar(80)", False), ("amount", "decimal", "numeric(14,2)", False),
-    ("created", "timestamptz", "timestamp with time zone", False), ("active", "boolean", "boolean", False),
-    ("tag", "text", "varchar(10)", False), ("score", "integer", "integer", False),
-    ("updated", "timestamptz", "timestamp with time zone", False),
+    ("id", "bigint", "bigint", True), ("version", "integer", "integer", False),
+    ("name", "text", "character varying(30)", False), ("note", "text", "character varying(80)", False),
+    ("amount", "decimal", "numeric(14,2)", False), ("created", "timestamptz", "timestamp with time zone", False),
+    ("active", "boolean", "boolean", False), ("tag", "text", "character varying(10)", False),
+    ("score", "integer", "integer", False), ("updated", "timestamptz", "timestamp with time zone", False),
 ]  # fmt: skip
 DEFINITION = TableDef("bench", "accounts", tuple(Column(*column) for column in _COLUMNS))
 BLOCK_ROWS = 4000

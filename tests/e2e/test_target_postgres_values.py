@@ -19,8 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from demo.servers import PostgresServer
 from replicat.model.target import Bag, Layout, Match, RefusedError, Work
 from replicat.targets.kinds import admin_for
+from replicat.targets.postgres.asked import _array
 from replicat.targets.sql.canonical import double_back
 from replicat.targets.sql.copytext import COPY_TEXT
 from tests.support.ddl_target import definition, feed_ddl
@@ -456,3 +458,21 @@ def test_a_moment_arrives_as_itself_or_is_refused(direct: Direct, moment: dateti
         assert found == plain
     direct.target.commit()
     direct.row = direct.target.load_row()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.one_of(st.none(), st.sampled_from(["", "NULL", '"', "\\", "{a,b}", " "]), st.text()), min_size=1).map(
+        lambda values: [value and value.replace("\0", "") for value in values]
+    )
+)
+def test_values_that_are_asked_about_arrive_as_they_are(link: psycopg.Connection[Any], values: list[str | None]):
+    """Whatever an array's text gives a meaning to."""
+    assert link.execute("SELECT %s::text[]", [_array(values)]).fetchone() == (values,)
+
+
+@pytest.fixture(scope="module")
+def link(pg_target: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
+    """To a database of this file's own; nothing is kept in it."""
+    with psycopg.connect(pg_target.url("postgres"), autocommit=True) as made:
+        yield made

@@ -12,7 +12,7 @@ import re
 import select
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import pymysql
@@ -148,7 +148,8 @@ class Link(Connection):  # type: ignore[misc]  # as above
     silent_seconds = SILENT_SECONDS
     where: MysqlUrl | None = None
     """Where another connection is made; None: there is none yet to ask about."""
-    _rows: bytes | None = None
+    _pieces: Iterable[bytes] | None = None
+    _refused: RefusedError | None = None
     _result: Any
     _rfile: Any
 
@@ -161,23 +162,35 @@ class Link(Connection):  # type: ignore[misc]  # as above
         self._rfile.close()  # nothing is in it: the server says nothing unasked
         self._rfile = io.BufferedReader(_Pieces(self), _BUFFER)
 
-    def load(self, statement: str, rows: bytes) -> tuple[int, int]:
-        """Run a LOAD DATA LOCAL with these rows as its file; (rows taken, warnings)."""
-        self._rows = rows
+    def load(self, statement: str, pieces: Iterable[bytes]) -> tuple[int, int]:
+        """Run a LOAD DATA LOCAL with these pieces as its file; (rows taken, warnings).
+
+        The server works on one while the next is made. Making one may raise RefusedError: those before it are taken.
+        """
+        self._pieces, self._refused = pieces, None
         try:
             taken = self.query(statement)
         finally:
-            self._rows = None
+            self._pieces = None
+        if self._refused is not None:
+            raise self._refused
         return int(taken), int(self._result.warning_count)
 
     def send_rows(self) -> None:
         """For the driver's result, when the server asks for the file."""
-        rows, self._rows = self._rows, None
-        view = memoryview(rows or b"")
-        for start in range(0, len(view), _PACKET):
-            self.write_packet(bytes(view[start : start + _PACKET]))
+        pieces, self._pieces = self._pieces, None
+        try:
+            for piece in pieces or ():
+                view = memoryview(piece)
+                for start in range(0, len(view), _PACKET):
+                    self.write_packet(bytes(view[start : start + _PACKET]))
+        except RefusedError as error:  # the server waits for the file's end all the same
+            self._refused = error
+        except BaseException:
+            self._force_close()  # or it would take what it has for all of it
+            raise
         self.write_packet(b"")
-        if rows is None:
+        if pieces is None:
             self._force_close()
             raise pymysql.err.OperationalError(2014, "the server asked for a file although none was offered")
 

@@ -19,7 +19,7 @@ _LONG = re.compile(r"(varchar|varbinary)\(\d+\)")
 _AS_LONG = {"varchar": "longtext", "varbinary": "longblob"}
 
 LOAD = (
-    "LOAD DATA LOCAL INFILE 'trailgate' INTO TABLE {stage} CHARACTER SET utf8mb4 "
+    "LOAD DATA LOCAL INFILE 'trailgate' INTO TABLE {table} CHARACTER SET utf8mb4 "
     "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' ({columns}){sets}"
 )
 
@@ -69,6 +69,13 @@ class MysqlSql(StagedSql):
 
     def load(self, letter: str, columns: Sequence[str], wraps: Sequence[str]) -> str:
         """LOAD DATA; `wraps`: SQL around each column's value, `{}` for none."""
+        return self._load(self.stage(letter), columns, wraps)
+
+    def load_rows(self, wraps: Sequence[str]) -> str:
+        """The same, into the table itself."""
+        return self._load(self.table, self.layout.columns, wraps)
+
+    def _load(self, table: str, columns: Sequence[str], wraps: Sequence[str]) -> str:
         into, sets = [], []
         for i, (name, wrap) in enumerate(zip(columns, wraps, strict=True)):
             if wrap == "{}":
@@ -77,7 +84,7 @@ class MysqlSql(StagedSql):
                 into.append(f"@tg_{i}")
                 sets.append(f"{self.ident(name)} = {wrap.replace('{}', f'@tg_{i}')}")
         more = f" SET {', '.join(sets)}" if sets else ""
-        return LOAD.format(stage=self.stage(letter), columns=", ".join(into), sets=more)
+        return LOAD.format(table=table, columns=", ".join(into), sets=more)
 
     def insert_values(self, letter: str, columns: Sequence[str]) -> str:
         """The beginning of an INSERT of rows into a staging table, where LOAD DATA LOCAL is not to be had."""

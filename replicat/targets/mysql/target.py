@@ -32,6 +32,9 @@ from trails.errors import AwayError, OperatorError
 INSERT_ROWS = 500
 DROP_ROWS = 1000
 """A staging table that held more rows is dropped after the commit: to empty it row by row costs more."""
+DIRECT_ROWS = 1000
+"""Fewer new rows go by way of the staging table."""
+_DIRECT = "tg_direct"
 LOG_SECONDS = 60
 """So long a server may take to sync its log after a commit."""
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
@@ -66,10 +69,12 @@ class MysqlDatabase(ConvertingDatabase):
         self._durable = True  # a commit is on disk when it returns
         self._packet = 1 << 24
         self._large: set[str] = set()
+        self._plain: dict[str, bool] = {}  # by table, as this connection has found it
 
     # Connection
 
     def connect(self) -> None:
+        self._plain.clear()
         self.conn = connect(self.settings.url)
         with self.mapped():
             infile, folds, trx, log_bin, sync, packet = self.ask(_SERVER)[0]
@@ -175,21 +180,31 @@ class MysqlDatabase(ConvertingDatabase):
         """Each warning is a refusal, told with the first row that it is about."""
         assert isinstance(sql, MysqlSql)
         codec = self.codec(sql, columns)
-        rows = codec.rows(blob.read())
-        self.count_lost(codec, sql.layout)
         wraps = [rule.wrap for rule in codec.rules]
         if blob.rows > DROP_ROWS:
             self._large.add(sql.stage(letter))
             self.crowded = True
         with self._told(sql):
             if self._infile:
-                data, _, _ = render(rows)
-                self.tally.taken += len(data)
-                taken, warnings = self.conn.load(sql.load(letter, columns, wraps), data)
+                taken, warnings = self._load(sql.load(letter, columns, wraps), codec, blob)
             else:
+                rows = codec.rows(blob.read())
                 taken, warnings = self._insert_rows(sql.insert_values(letter, columns), wraps, codec.table, rows)
         if warnings or taken != blob.rows:
-            raise self._warned(codec, rows, taken, blob.rows)
+            raise self._warned(codec, blob, taken)
+        self.count_lost(codec, sql.layout)
+
+    def _load(self, statement: str, codec: Codec, blob: Blob) -> tuple[int, int]:
+        """(Rows taken, warnings)."""
+
+        def pieces() -> Iterator[bytes]:
+            for rows in codec.pieces(blob.read()):
+                data, _, _ = render(rows)
+                self.tally.taken += len(data)
+                yield data
+
+        taken, warnings = self.conn.load(statement, pieces())
+        return taken, warnings
 
     def _insert_rows(
         self, into: str, wraps: Sequence[str], table: str, rows: Sequence[tuple[Any, ...]]
@@ -224,12 +239,13 @@ class MysqlDatabase(ConvertingDatabase):
     def _warnings(self) -> int:
         return int(self.conn._result.warning_count)  # noqa: SLF001  -- the driver tells it nowhere else
 
-    def _warned(self, codec: Codec, rows: Sequence[tuple[Any, ...]], taken: int, wanted: int) -> Exception:
+    def _warned(self, codec: Codec, blob: Blob, taken: int) -> Exception:
         """The first warning, as the error that it would have been outside LOAD DATA LOCAL."""
-        found = self.ask("SHOW WARNINGS LIMIT 1")
+        found, rows = self.ask("SHOW WARNINGS LIMIT 1"), codec.rows(blob.read())
+        codec.lost = 0
         if not found:
             return OperatorError(
-                f"{codec.table}: the target took {taken} of {wanted} rows, and does not say why",
+                f"{codec.table}: the target took {taken} of {blob.rows} rows, and does not say why",
                 hint="Look for triggers of that table, and into the server's error log",
             )
         _, number, text = found[0]
@@ -248,8 +264,31 @@ class MysqlDatabase(ConvertingDatabase):
             return self.run(statement)
 
     def copy_new(self, sql: StagedSql, blob: Blob) -> int:
+        """Many rows go straight into a table where nothing but they themselves can bring a warning. With one, or with
+        a row too few (LOCAL means IGNORE), it is as if nothing had been tried: by way of the staging table whatever is
+        wrong is an error, and from then on all go that way.
+        """
+        assert isinstance(sql, MysqlSql)
+        if self._infile and blob.rows > DIRECT_ROWS and self._is_plain(sql):
+            codec = self.codec(sql, sql.layout.columns)
+            known = self.mark(_DIRECT)
+            taken, warnings = self._load(sql.load_rows([rule.wrap for rule in codec.rules]), codec, blob)
+            if taken == blob.rows and not warnings:
+                self.run(f"RELEASE SAVEPOINT {_DIRECT}")
+                self.count_lost(codec, sql.layout)
+                return taken
+            codec.lost, self._plain[sql.table] = 0, False
+            self.undo(_DIRECT, known)
+            self.run(f"RELEASE SAVEPOINT {_DIRECT}")
         relation = self.stage(sql, "r", sql.layout.columns, blob)
         return self.join(sql, sql.insert(relation, sql.layout.columns))
+
+    def _is_plain(self, sql: StagedSql) -> bool:
+        """Whether nothing fires in the table; a trigger that comes later brings warnings, or nothing to see."""
+        if sql.table not in self._plain:
+            table = self.look_up([sql.layout.place]).get(sql.layout.place)
+            self._plain[sql.table] = table is not None and not table.fires
+        return self._plain[sql.table]
 
     def match(self, sql: StagedSql, match: Match) -> int:
         assert isinstance(sql, MysqlSql)

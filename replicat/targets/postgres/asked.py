@@ -106,8 +106,11 @@ class AskedValues:
             found = self._places[place] = self._columns(sql, columns)
         if not found or not blob.rows:
             return 0
-        names = _named(sql, columns)
-        lines = blob.read().split(b"\n")[:-1]
+        data = blob.read()
+        found = [column for column in found if not column.rule.signs or any(sign in data for sign in column.rule.signs)]
+        if not found:
+            return 0
+        names, lines = _named(sql, columns), data.split(b"\n")[:-1]
         return sum(self._piece(sql.layout, names, found, lines[i : i + _PIECE]) for i in range(0, len(lines), _PIECE))
 
     def _columns(self, sql: StagedSql, columns: Sequence[str]) -> list[AskedColumn]:
@@ -115,8 +118,8 @@ class AskedValues:
         return [AskedColumn(i, name, *rules[name]) for i, name in enumerate(_named(sql, columns)) if name in rules]
 
     def _piece(self, layout: Layout, names: Sequence[str], asked: Sequence[AskedColumn], lines: Sequence[bytes]) -> int:
-        rows = [line.split(b"\t") for line in lines]
-        texts = [[_text(row[column.at]) for row in rows] for column in asked]
+        rows = _rows(lines)
+        texts = [[_value(row[column.at]) for row in rows] for column in asked]
         for column, values in zip(asked, texts, strict=True):
             for number, text in enumerate(values if column.rule.convert else ()):
                 try:
@@ -124,7 +127,7 @@ class AskedValues:
                         column.rule.convert(text)
                 except UnfitError as unfitting:
                     raise _unfit(layout, names, lines[number], column, unfitting) from None
-        (answer,) = self._ask(_question(asked), texts)
+        (answer,) = self._ask(_question(asked), list(map(_array, texts)))
         for column, first in zip(asked, answer, strict=False):
             if first is not None:
                 why = UnfitError(column.rule.why, column.rule.sqlstate)
@@ -162,10 +165,35 @@ def _question(asked: Sequence[AskedColumn]) -> str:
     return f"SELECT {', '.join(wanted)} FROM unnest({arrays}) WITH ORDINALITY AS s({names}, n)"
 
 
-def _text(field: bytes) -> str | None:
-    """A field of COPY text. Of text that is not UTF-8, which only such a server takes, each byte is a character."""
+def _rows(lines: Sequence[bytes]) -> list[list[str]]:
+    """The fields of COPY text. Of text that is not UTF-8, which only such a server takes, each byte is a character."""
     try:
-        text = field.decode()
+        return [line.split("\t") for line in b"\n".join(lines).decode().split("\n")]
     except UnicodeDecodeError:
-        text = _HIGH.sub(b"?", field).decode()
-    return fields_of(text.encode())[0] if "\\" in text else text
+        return [[_decoded(field) for field in line.split(b"\t")] for line in lines]
+
+
+def _decoded(field: bytes) -> str:
+    try:
+        return field.decode()
+    except UnicodeDecodeError:
+        return _HIGH.sub(b"?", field).decode()
+
+
+def _value(field: str) -> str | None:
+    return fields_of(field.encode())[0] if "\\" in field else field
+
+
+def _array(values: Sequence[str | None]) -> str:
+    """A text[] in PostgreSQL's own form; the driver takes three times as long."""
+    try:
+        text = '","'.join(values)  # type: ignore[arg-type]  # a NULL is what fails here
+    except TypeError:
+        text = '"'
+    if "\\" not in text and text.count('"') == 2 * (len(values) - 1):
+        return f'{{"{text}"}}'
+    return f"{{{','.join(map(_element, values))}}}"
+
+
+def _element(value: str | None) -> str:
+    return "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

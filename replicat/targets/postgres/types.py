@@ -28,7 +28,8 @@ class AskedRule(Rule):
 
     `fits` and `counted`: conditions on `$v`, a value's text, and `$t`, what the column makes of it. `fits`: the value
     arrives; empty if each one does that the column's type takes at all. `counted`: it loses something by the rule.
-    `sqlstate` and `why` tell a refusal. `read`: SQL of the column `$c` whose text is canonical again.
+    `sqlstate` and `why` tell a refusal. `read`: SQL of the column `$c` whose text is canonical again. `signs`: one of
+    them is in the COPY text of each value that the conditions may be about; empty: any value may be one.
     """
 
     fits: str = ""
@@ -36,6 +37,7 @@ class AskedRule(Rule):
     sqlstate: str = BAD_CAST
     why: str = "the column's type would change this value"
     read: str = "$c"
+    signs: tuple[bytes, ...] = ()
 
     @property
     def asks(self) -> bool:
@@ -104,9 +106,9 @@ def _utc(native: Native) -> AskedRule:
 
 
 def _in_varchar(native: Native) -> AskedRule:
-    """What is longer by blanks alone would be cut."""
+    """What is longer by blanks alone would be cut; by anything else the COPY refuses it."""
     fits = f"char_length($v) <= {native.size}"
-    return AskedRule("exact", fits=fits, sqlstate=TOO_LONG, why=_DROPS_BLANKS)
+    return AskedRule("exact", fits=fits, sqlstate=TOO_LONG, why=_DROPS_BLANKS, signs=(b" \t", b" \n"))
 
 
 def _in_char(native: Native) -> AskedRule:

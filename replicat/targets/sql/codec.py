@@ -6,8 +6,9 @@ a rule is told before any row (OperatorError). What a rule loses is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from replicat.model.forms import columns_of, text_of
@@ -21,6 +22,7 @@ BAD_TEXT = "22021"
 NO_VALUE = "22018"
 _NOT_UTF8 = "text that is not UTF-8"
 _LONGEST_SHOWN = 60
+PIECE_ROWS = 4000
 _SURROGATE = b"\xed"
 """What no UTF-8 has begins with it, among other things."""
 
@@ -53,11 +55,19 @@ class Codec:
 
     def rows(self, data: bytes) -> list[tuple[Any, ...]]:
         """Rows of the form ROWS, converted."""
+        return list(chain.from_iterable(self.pieces(data)))
+
+    def pieces(self, data: bytes) -> Iterator[list[tuple[Any, ...]]]:
+        """The same, some thousands at a time; a value is refused where its piece is asked for."""
         columns = columns_of(data)
         if not columns:
-            return []
+            return
         if _SURROGATE in data:
             self._check_text(columns)
+        for start in range(0, len(columns[0]), PIECE_ROWS):
+            yield self._converted([column[start : start + PIECE_ROWS] for column in columns])
+
+    def _converted(self, columns: list[Column]) -> list[tuple[Any, ...]]:
         for i, spec in enumerate(self.specs):
             if spec.logical == "bytes":
                 columns[i] = list(map(text_of, columns[i]))
