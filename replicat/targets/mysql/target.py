@@ -1,8 +1,9 @@
 """MySQL and MariaDB as a target.
 
 Strategy: rows go by LOAD DATA LOCAL into temporary InnoDB tables of the target's own column types, where each warning
-is a refusal; from there by joined statements in strict SQL mode. LOAD DATA never meets a table of the user's: LOCAL
-makes it skip duplicate rows. Everything of a batch is in the one transaction that also moves the checkpoint row.
+is a refusal; from there by joined statements in strict SQL mode. Into a table of the user's LOAD DATA goes only with
+many new rows, and counts only without any warning and with every row: LOCAL makes it pass over what is refused.
+Everything of a batch is in the one transaction that also moves the checkpoint row.
 """
 
 from __future__ import annotations
