@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300), pyte
 PROXY_HOST = "127.0.0.2"
 GROUPS = ("extract", "pump", "replicat")
 # A Replicat takes seconds to come back, so the others are killed more often.
-DEATHS = {"extract": 3, "pump": 3, "collector": 3, "replicat": 1, "source manager": 1, "target manager": 1}
+DEATHS = {"extract": 2, "pump": 2, "collector": 2, "replicat": 1, "source manager": 1, "target manager": 1}
 SEEDS = [int(seed) for seed in os.environ.get("PIPELINE_SEEDS", "27").split(",")]
 """Each is a run of these deaths at other moments: for more, name several."""
 

@@ -146,6 +146,7 @@ def test_a_jvm_that_is_killed_before_a_result_is_read(short: Path):
     assert [line for line in lines if wanted not in line] == []
 
 
+@pytest.mark.soak
 def test_a_jvm_that_is_stopped_is_closed(short: Path):
     """With a job that is under way, which would never end."""
     assert "closed Spark's JVM is gone: killed by signal 9." in run(STOPPED, short)

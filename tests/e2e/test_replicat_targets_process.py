@@ -56,7 +56,8 @@ class OtherGroup(Group):
             conn.close()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.soak), "mysql"])
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
 def test_a_process_is_killed_and_goes_on(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
     """Each row once, however the process ended; an idle zero loses its sign, and STATS says so."""
     server = request.getfixturevalue("mariadb") if kind == "mysql" else None

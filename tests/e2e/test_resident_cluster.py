@@ -83,6 +83,7 @@ def short() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.soak
 def test_tasks_stay_on_a_cluster_and_live_and_die_as_one(short: Path) -> None:
     """CW-14: an order whose worker or executor is killed has failed; who asks next finds new tasks."""
     guard = Guard()
