@@ -119,7 +119,7 @@ EXPECTED = [
 
 
 def test_every_mistake_of_the_maps_is_listed_with_its_line(group: Group) -> None:
-    """By CHECK PARAMS all of them; START names one and says how many there are; neither does anything."""
+    """By CHECK PARAMS, which does nothing else."""
     group.parameters(WRONG)
     text = bad(group.home, "CHECK PARAMS REP1")
     for line, words in EXPECTED:
@@ -129,6 +129,12 @@ def test_every_mistake_of_the_maps_is_listed_with_its_line(group: Group) -> None
         line for line, _ in EXPECTED
     )
     assert group.nothing_happened()
+
+
+@pytest.mark.soak
+def test_start_names_one_mistake_and_says_how_many_there_are(group: Group) -> None:
+    """And does nothing, as CHECK PARAMS."""
+    group.parameters(WRONG)
     done = group.start()
     assert done.returncode == 2, done.stderr
     assert f"{group.file}:" in done.stderr

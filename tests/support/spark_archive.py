@@ -24,6 +24,8 @@ from demo.patience import PATIENCE
 from replicat.batches.classes import ClassArchive
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
+SHORT_LIFE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""As the product's own JVMs have it: a Spark session of somebody's own would optimize what runs a few times."""
 KEPT_SECONDS = 2 * 86_400
 """So long that of a checkout is kept in which nothing is tested."""
 ROOT = Path(__file__).parents[2]
@@ -43,7 +45,7 @@ def share_classes() -> None:
                 return
             if not archive.path and not _made(archive):
                 return
-    os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} {archive.option}".strip()
+    os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} {SHORT_LIFE} {archive.option}".strip()
 
 
 @once
