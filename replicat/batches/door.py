@@ -78,12 +78,15 @@ class Door:
         return end
 
     def welcome(self, end: socket.socket, seconds: float) -> socket.socket:
-        """Its link, on which each part of a message may take so long. Raises OSError."""
+        """Its link, on which each part of a message may take so long. Raises OSError.
+
+        TLS shakes hands with the first message: this comes back at once, with the socket that can be shut meanwhile.
+        """
         end.settimeout(seconds)
         if self._tls is None:
             return end
         kept_alive(end)
-        return self._tls.wrap_socket(end, server_side=True)
+        return self._tls.wrap_socket(end, server_side=True, do_handshake_on_connect=False)
 
     def close(self) -> None:
         """Nobody comes in any more."""

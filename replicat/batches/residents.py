@@ -143,33 +143,35 @@ class ResidentJob:
     def _gather(self, door: Door) -> None:
         """A link of each task. Who is slow to say who it is keeps nobody else waiting."""
         until, at_door = time.monotonic() + CALL_SECONDS, _AtTheDoor()
-        while len(self._links) < self._tasks:
-            at_door.send_away_the_slow()
-            if self.lost:
-                raise self._cause()
-            if time.monotonic() > until:
-                raise LostError(
-                    f"{len(self._links)} of {self._tasks} resident tasks have begun within {CALL_SECONDS:g} seconds"
-                )
-            try:
-                end = door.accept()
-            except TimeoutError:
-                continue
-            threading.Thread(target=self._take, args=(door, end, at_door), name="hello", daemon=True).start()
+        try:
+            while len(self._links) < self._tasks:
+                at_door.send_away(HELLO_SECONDS)
+                if self.lost:
+                    raise self._cause()
+                if time.monotonic() > until:
+                    raise LostError(
+                        f"{len(self._links)} of {self._tasks} resident tasks have begun within {CALL_SECONDS:g} seconds"
+                    )
+                try:
+                    end = door.accept()
+                except TimeoutError:
+                    continue
+                threading.Thread(target=self._take, args=(door, end, at_door), name="hello", daemon=True).start()
+        finally:
+            at_door.close()
         if self.lost:
             raise self._cause()
 
     def _take(self, door: Door, end: socket.socket, at_door: _AtTheDoor) -> None:
         """Whoever has connected: a task that was called, or nobody."""
+        try:
+            end = door.welcome(end, HELLO_SECONDS)
+        except OSError:  # it has gone again
+            end.close()
+            return
+        link = _Ordered(end)
         with at_door.waits(end) as may_come:
-            try:
-                link = _Ordered(door.welcome(end, HELLO_SECONDS)) if may_come else None
-            except OSError:
-                link = None
-            if link is None:
-                end.close()
-                return
-            hello = link.hello(door.call)
+            hello = link.hello(door.call) if may_come else None
         if hello is None:
             link.hang_up()
             return
@@ -270,25 +272,28 @@ class _AtTheDoor:
 
     def __init__(self) -> None:
         self._since: dict[socket.socket, float] = {}
+        self._closed = False
 
     @contextmanager
     def waits(self, end: socket.socket) -> Iterator[bool]:
-        """One of them, meanwhile; False if there are too many."""
-        if len(self._since) >= MOST_AT_THE_DOOR:
-            yield False
-            return
+        """One of them, meanwhile; False if there are too many, or nobody is awaited any more."""
         self._since[end] = time.monotonic()
         try:
-            yield True
+            yield not self._closed and len(self._since) <= MOST_AT_THE_DOOR
         finally:
             del self._since[end]
 
-    def send_away_the_slow(self) -> None:
-        """A byte now and then keeps nobody here."""
+    def send_away(self, seconds: float) -> None:
+        """Who has been here for so long: a byte now and then keeps nobody here."""
         for end, since in list(self._since.items()):
-            if time.monotonic() > since + HELLO_SECONDS:
+            if time.monotonic() >= since + seconds:
                 with suppress(OSError):  # it has gone by itself
                     socket.socket.shutdown(end, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """All who are awaited have come, or none will."""
+        self._closed = True
+        self.send_away(0)
 
 
 def _half_of_the_slots(context: Any) -> int:

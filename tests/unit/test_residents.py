@@ -10,6 +10,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -234,27 +235,17 @@ def test_no_stranger_keeps_a_task_waiting(begin: Callable[..., ResidentJob], mon
     over: list[int] = []
 
     def crowd(call: Summons, number: int) -> None:
-        host, _, port = call.address.rpartition(":")
-        at = call.address if not call.certificate else (host, int(port))
-        family = socket.AF_INET if call.certificate else socket.AF_UNIX
-        silent, noisy, slow = (socket.socket(family) for _ in range(3))
-        for end in (silent, noisy, slow):
-            end.connect(at)
+        silent, noisy, slow = (stranger(call) for _ in range(3))
         noisy.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with pytest.raises(OSError, match=r"reset|Broken pipe|aborted"):
+            drip(slow, first_words(call))
         link = OrderLink(connected(call))
         link.send(Says.HELLO, 0, Greeting(number, 0, 1).packed(call))
         assert link.receive()[0] is Says.ORDER
         for end in (silent, noisy, slow):
             with suppress(OSError):
-                while True:
-                    if end is slow:
-                        end.sendall(b"\x16"[: len(over) + 1])
-                    end.settimeout(PATIENCE if end is not slow else 0.1)
-                    try:
-                        if not end.recv(100):
-                            break
-                    except TimeoutError:
-                        pass
+                while end.recv(100):
+                    pass
             end.close()
             over.append(1)
         link.send(Says.ANSWER, 1, pickle.dumps("done"))
@@ -264,6 +255,52 @@ def test_no_stranger_keeps_a_task_waiting(begin: Callable[..., ResidentJob], mon
 
     assert begin(crowd).ask([piece(1)]) == ["done"]
     assert len(over) == 3
+
+
+def test_who_is_still_at_the_door_when_all_have_come_is_sent_away(
+    begin: Callable[..., ResidentJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before its time to say hello is over."""
+    monkeypatch.setattr(residents, "HELLO_SECONDS", 10 * PATIENCE)
+    left: list[socket.socket] = []
+
+    def beside(call: Summons, number: int) -> None:
+        left.append(stranger(call))
+        stays(call, number)
+
+    assert begin(beside).ask([piece(1)]) == [(1, {})]
+    (end,) = left
+    end.settimeout(PATIENCE)
+    with suppress(ConnectionResetError):
+        assert end.recv(1) == b""
+    end.close()
+
+
+def stranger(call: Summons) -> socket.socket:
+    """Who has connected, and says nothing yet."""
+    host, _, port = call.address.rpartition(":")
+    end = socket.socket(socket.AF_INET if call.certificate else socket.AF_UNIX)
+    end.connect((host, int(port)) if call.certificate else call.address)
+    return end
+
+
+def drip(end: socket.socket, words: bytes) -> None:
+    """A byte now and then, for half a minute and longer."""
+    for byte in words:
+        end.sendall(bytes([byte]))
+        time.sleep(0.1)
+
+
+def first_words(call: Summons) -> bytes:
+    """What begins as a task's own words do: TLS's, or a head."""
+    if not call.certificate:
+        return b"\x01" + bytes(4) + (66).to_bytes(8, "big") + bytes(300)
+    said = ssl.MemoryBIO()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    with suppress(ssl.SSLWantReadError):
+        tls.wrap_bio(ssl.MemoryBIO(), said).do_handshake()
+    return said.read()
 
 
 def test_a_task_calls_nobody_else(short: Path) -> None:
@@ -279,7 +316,7 @@ def test_a_task_calls_nobody_else(short: Path) -> None:
 
     def answer() -> None:
         with suppress(ssl.SSLError):
-            heard.append(other.welcome(wait_for(come), PATIENCE))
+            heard.append(other.welcome(wait_for(come), PATIENCE).recv(1))
 
     thread = threading.Thread(target=answer)
     thread.start()

@@ -197,6 +197,7 @@ class MysqlDatabase(ConvertingDatabase):
 
     def _load(self, statement: str, codec: Codec, blob: Blob) -> tuple[int, int]:
         """(Rows taken, warnings)."""
+        codec.lost = 0  # of rows that were refused
 
         def pieces() -> Iterator[bytes]:
             for rows in codec.pieces(blob.read()):
