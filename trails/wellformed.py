@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from operator import itemgetter
@@ -40,6 +40,8 @@ from trails.record import (
 ID_SIZE: Final = 16
 ROWS: Final = frozenset((INSERT, UPDATE, DELETE))
 VALUES: Final = frozenset((str, bytes, bool, type(None)))
+_LISTS: Final = frozenset((list, tuple))
+_NUMBERS: Final = frozenset((int,))
 
 _LENGTHS: Final = {BEGIN: 4, INSERT: 3, UPDATE: 4, DELETE: 3, TRUNCATE: 3, COMMIT: 2, DDL: 2, HEARTBEAT: 2}
 _ONLY: Final = {kind: bytes(number == kind for number in range(256)) for kind in _LENGTHS}
@@ -99,8 +101,8 @@ def check(
 
 def _parted(records: Sequence[Any], where: str) -> tuple[bytes, _Fields]:
     """The kind of each record, a list that begins with a known one; and the fields of each kind."""
-    for kind in set(map(type, records)) - {list, tuple}:
-        raise _wrong(where, "a record", kind)
+    if set(map(type, records)) - _LISTS:
+        raise _wrong(where, "a record", _odd(records, _LISTS))
     try:
         kinds = list(map(itemgetter(0), records))
     except IndexError:
@@ -123,8 +125,9 @@ def _parted(records: Sequence[Any], where: str) -> tuple[bytes, _Fields]:
 
 def _check_borders(fields: _Fields, where: str) -> None:
     """What BEGIN and COMMIT say."""
-    for kind in {type(count) for count in fields.get(COMMIT, [(), ()])[1]} - {int}:
-        raise _wrong(where, "a number of changes", kind)
+    counts = fields.get(COMMIT, [(), ()])[1]
+    if set(map(type, counts)) - _NUMBERS:
+        raise _wrong(where, "a number of changes", _odd(counts, _NUMBERS))
     if BEGIN not in fields:
         return
     _, csns, xids, times = fields[BEGIN]
@@ -137,9 +140,9 @@ def _check_images(numbers: Sequence[Any], images: Sequence[Any], widths: Sequenc
     """Images, and the number of each one's table."""
     if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) >= len(widths):
         raise _no_table(numbers, len(widths), where)
-    for kind in set(map(type, images)) - {list, tuple}:
-        raise _wrong(where, "a row as a list", kind)
-    for table, columns in set(zip(numbers, map(len, images), strict=True)):
+    if set(map(type, images)) - _LISTS:
+        raise _wrong(where, "a row as a list", _odd(images, _LISTS))
+    for table, columns in dict.fromkeys(zip(numbers, map(len, images), strict=True)):
         if (width := widths[table]) not in (None, columns):
             raise _wrong(where, f"a row of {width} columns", [None] * columns)
     try:
@@ -150,16 +153,16 @@ def _check_images(numbers: Sequence[Any], images: Sequence[Any], widths: Sequenc
 
 def _check_values(images: Sequence[Any], where: str) -> None:
     kinds = set(map(type, chain.from_iterable(images)))
-    for kind in kinds - VALUES:
-        raise _wrong(where, "text, bytes, NULL or missing as a value", kind)
+    if kinds - VALUES:
+        raise _wrong(where, "text, bytes, NULL or missing as a value", _odd(chain.from_iterable(images), VALUES))
     if bool in kinds and True in chain.from_iterable(images):
         raise _wrong(where, "text, bytes, NULL or missing as a value", True)
 
 
 def _no_table(numbers: Sequence[Any], count: int, where: str) -> DamageError:
     """One of them is not the number of a table."""
-    for kind in set(map(type, numbers)) - {int}:
-        return _wrong(where, "a table's number", kind)
+    if set(map(type, numbers)) - _NUMBERS:
+        return _wrong(where, "a table's number", _odd(numbers, _NUMBERS))
     wrong = next(number for number in numbers if not 0 <= number < count)
     return _wrong(where, f"a table's number below {count}", wrong)
 
@@ -203,6 +206,11 @@ def _check_counts(header: BlockHeader, kinds: bytes, fields: _Fields, opened: Op
     for said, count in zip(fields[COMMIT][1] if counts else (), counts, strict=True):
         if count not in (None, said):
             raise _wrong(where, f"a COMMIT of {count} changes, as many as stand before it", said)
+
+
+def _odd(values: Iterable[Any], known: frozenset[type]) -> type:
+    """The first type that is not known: all readers say the same, in whatever order a set has its members."""
+    return next(kind for kind in map(type, values) if kind not in known)
 
 
 def _wrong(where: str, expected: str, found: Any) -> DamageError:

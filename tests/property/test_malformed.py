@@ -324,6 +324,10 @@ MALFORMED: dict[str, tuple[list[Any], str]] = {
         [BEGIN, [Op.DELETE, 0, ["1", 5, None]], COMMIT], "NULL or missing as a value, found int"),
     "a TRUNCATE of unknown flags": (
         [BEGIN, RIGHT, [Op.TRUNCATE, [0], 4], [Op.COMMIT, 2]], "a TRUNCATE's tables and flags"),
+    "a TRUNCATE of two things that are no numbers": (
+        [BEGIN, [Op.TRUNCATE, [[], None], 0], COMMIT], "a table's number, found list"),
+    "two wrong values in a row": (
+        [BEGIN, [Op.INSERT, 0, ["1", [], 5]], COMMIT], "NULL or missing as a value, found list"),
     "a TRUNCATE of one number": ([BEGIN, [Op.TRUNCATE, 0, 0], COMMIT], "a TRUNCATE's tables and flags"),
     "a change of shape among rows": (
         [BEGIN, RIGHT, [Op.DDL, CHANGE.to_wire()], [Op.COMMIT, 2]], "changes of rows only"),
