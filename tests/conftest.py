@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from demo import pipeline
 from demo.embedded import BASE_PREFIX, BASES, ServerError, processes_in
 from demo.mariadb import MariaServer
 from demo.mysql import MysqlServer
@@ -31,6 +32,7 @@ from tests.support.mysql_place import Place, made
 from tests.support.packed import ThroughKernel
 from tests.support.pipelines import QUICKLY
 from tests.support.spark_archive import share_classes
+from tests.support.warm_ggsci import WarmGgsci
 from trails.errors import LockedError
 
 TESTS = Path(__file__).parent
@@ -160,6 +162,16 @@ def nothing_left_running() -> Iterator[None]:
             os.kill(pid, signal.SIGKILL)
     sweep()  # folders in memory of Replicats that tests killed
     assert not names, "tests left processes running:\n" + "\n".join(names)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ggsci_is_warm(nothing_left_running: None) -> Iterator[None]:
+    """Pipelines' commands run in children of a process that has loaded ggsci."""
+    warm = WarmGgsci()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "ggsci_process", warm.run)
+        yield
+    warm.close()
 
 
 @pytest.hookimpl(wrapper=True)

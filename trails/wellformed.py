@@ -208,7 +208,7 @@ def _check_counts(header: BlockHeader, kinds: bytes, fields: _Fields, opened: Op
             raise _wrong(where, f"a COMMIT of {count} changes, as many as stand before it", said)
 
 
-def _odd(values: Iterable[Any], known: frozenset[type]) -> type:
+def _odd(values: Iterable[Any], known: frozenset[Any]) -> Any:
     """The first type that is not known: all readers say the same, in whatever order a set has its members."""
     return next(kind for kind in map(type, values) if kind not in known)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.errortexts import Module, Product, words
 
+pytestmark = pytest.mark.xdist_group("house")  # whose process has parsed the code
 MOST_WORDS = 40
 PASSED_ON = re.compile(r"expected|\A\ufffd\Z|\ufffd refused: \ufffd\Z|\Aggsci\.web: ")
 FOR_THE_SUBJECT = 6

@@ -12,10 +12,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ("trails", "extract", "pump", "collector", "replicat", "ggsci")
+from tests.support.parsed import no_collection, product
+
 PLACEHOLDER = "\N{REPLACEMENT CHARACTER}"
 DEEP = 3
 """So many calls are followed, up and down."""
@@ -40,15 +39,14 @@ class Module:
     """What a function gives a name, by the function and the name; its returns by the empty name."""
 
     @classmethod
-    def read(cls, path: Path, root: Path) -> Module:
-        """A file of the product."""
-        return cls.of(str(path.relative_to(root)), path.read_text())
-
-    @classmethod
     def of(cls, path: str, source: str) -> Module:
         """Source text that stands at this path."""
+        return cls.read(path, ast.parse(source))
+
+    @classmethod
+    def read(cls, path: str, tree: ast.Module) -> Module:
+        """A file at this path."""
         found = cls(path)
-        tree = ast.parse(source)
         for node in tree.body:
             for name, value in _assigned(node):
                 found.texts[name] = value
@@ -112,10 +110,10 @@ class Product:
                 self.calls[last_name(call.func)].append((module, call))
 
     @classmethod
-    def read(cls, root: Path = ROOT) -> Product:
+    def read(cls) -> Product:
         """The product of this checkout."""
-        files = [file for name in PRODUCT for file in sorted((root / name).rglob("*.py"))]
-        return cls([Module.read(file, root) for file in files])
+        with no_collection():
+            return cls([Module.read(str(path), tree) for path, tree in product().items()])
 
     def _errors(self) -> set[str]:
         """GateError, and each class that derives from one that is found."""

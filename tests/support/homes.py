@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from demo import pipeline
 from demo.patience import PATIENCE
 from ggsci.commands.session import OperatorSession
 from trails.runtime.home import registration
@@ -78,10 +78,8 @@ def answering(home: Home, name: str, answer: Callable[..., dict[str, Any]]) -> I
 
 def ggsci(home: Home, *words: str, stdin: str = "", code: int | None = 0) -> str:
     """ggsci as a process; what it printed on both outputs."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "ggsci", "--home", home.root, *words],
-        input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-P", "-m", "ggsci", "--home", home.root, *words]
+    done = pipeline.ggsci_process(command, input=stdin, timeout=PATIENCE, env=os.environ, cwd=Path.cwd())
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

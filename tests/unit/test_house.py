@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("house")  # one process parses the code, and not each of them
+from tests.support.parsed import PACKAGES, ROOT, no_collection, product
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("trails", "extract", "pump", "collector", "replicat", "ggsci")
+pytestmark = pytest.mark.xdist_group("house")  # one process parses the code, and not each of them
 
 
 DATABASES = re.compile(rb"postgres|mysql|mariadb|sqlite|oracle", re.IGNORECASE)
@@ -34,9 +33,8 @@ TABLES = {"extract/kinds.py", "replicat/targets/kinds.py", "replicat/reading/kin
 @cache
 def nodes() -> list[tuple[Path, ast.AST]]:
     """Each part of the packages' code, with its file."""
-    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    trees = [(path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))) for path in files]
-    return [(path, node) for path, tree in trees for node in ast.walk(tree)]
+    with no_collection():
+        return [(path, node) for path, tree in product().items() for node in ast.walk(tree)]
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:

@@ -20,7 +20,7 @@ from trails.runtime.masking import mask, mask_parameters
 from trails.runtime.report.report import MAX_TEXT, Log, Report
 from trails.runtime.secrets import credentials
 
-LONG = 1_000_000
+LONG = 400_000
 UNITS = [
     "a", "1", " ", "\n", ".", "@", "=", "'", '"', "a.", "://", "a://", "a://:", "://:", "a://b:c", "spark.", "password",
     "spark.token", "password ", "password=", "password='", "a=", "PASSWORD ", "PASSWORD &\n", "é", "a:b@",
