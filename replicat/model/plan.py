@@ -124,7 +124,8 @@ class TablePlan:
 
     What follows from these: `gives_up`: REPERROR may leave out a change of it (a row that is missing is found in any
     net effect); `lenient`: it is not known of some changes if their row is there; `asks_facts`: it matters of which
-    transaction a change is; `shape`: plans that have the same share one net effect.
+    transaction a change is; `usual`: each change is carried by itself to a table with a key, as lines of text; `shape`:
+    plans that have the same share one net effect.
     """
 
     source: str
@@ -147,6 +148,7 @@ class TablePlan:
     gives_up: bool = field(init=False, repr=False, compare=False)
     lenient: bool = field(init=False, repr=False, compare=False)
     asks_facts: bool = field(init=False, repr=False, compare=False)
+    usual: bool = field(init=False, repr=False, compare=False)
     shape: tuple[Layout, tuple[int, ...], tuple[int, ...] | None, Conflict | None] = field(
         init=False, repr=False, compare=False
     )
@@ -159,6 +161,8 @@ class TablePlan:
         object.__setattr__(self, "asks_facts", self.mapping is not None or self.loading is not None)
         may_lack = may_lack or (self.loading is not None and self.loading.ticks)
         object.__setattr__(self, "lenient", self.layout.overlays or may_lack)
+        odd = self.error or self.zero_dates or self.loading or self.ignored or self.conflict or self.layout.overlays
+        object.__setattr__(self, "usual", not odd and bool(self.key) and self.layout.form.lines)
         object.__setattr__(self, "shape", (self.layout, self.key, self.pick, self.conflict))
 
     def in_key_order(self, keys: Iterable[Any]) -> list[Any]:

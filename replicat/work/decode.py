@@ -21,6 +21,7 @@ from replicat.model.target import RefusedError, UnmappedError
 from replicat.work import kernel, usual
 from replicat.work.builder import CHANGES, Builder
 from replicat.work.net.part import Part, Unmapped, spilled
+from replicat.work.resultcolumns import ResultColumns
 from replicat.work.roles import ChangeFacts, Failure, Result
 from trails.codec import decode_data
 from trails.errors import AwayError, GateError, MismatchError
@@ -97,17 +98,22 @@ class Evaluated(Protocol):
         """From those on that this change asks for under its table's plan number `plan`."""
 
 
-def attempt(task: Task, fs: Fs | None = None, results: Iterator[Result | Failure] | None = None) -> Part | Unmapped:
+def attempt(
+    task: Task, fs: Fs | None = None, results: Iterator[Result | Failure] | ResultColumns | None = None
+) -> Part | Unmapped:
     """Decode, map, compact and render a task's blocks. `results`: of all its evaluations, in order.
 
     Where no row can be made of some change, nobody knows yet which.
     """
-    if results is None and kernel.Taker and (part := usual.part_of(task, payloads(task, fs))) is not None:
+    columns, each = (results, None) if isinstance(results, ResultColumns) else (None, results)
+    if kernel.Taker and each is None and (part := usual.part_of(task, payloads(task, fs), columns)) is not None:
         return part
+    if columns is not None:
+        each = columns.rows()
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and looking for some takes a third of the time
     try:
-        builder = Builder(task.plans, results=results, facts=facts_of(task, fs) if task.head else None)
+        builder = Builder(task.plans, results=each, facts=facts_of(task, fs) if task.head else None)
         for position, tables, records in blocks(task, fs):
             builder.add(tables, records, position)
         return builder.finish()

@@ -28,13 +28,16 @@ from typing import Any
 from replicat.model.loading import LoadAgainError
 from replicat.model.plan import Expression, Operand, TablePlan
 from replicat.model.programs import FIRST, REFUSE, Program, Programs, mark, programs, programs_of
-from replicat.work.decode import Task, attempt, blocks, facts_of, settle
+from replicat.work import kernel
+from replicat.work.decode import Task, attempt, blocks, facts_of, payloads, settle
 from replicat.work.mapped import RowMapper
 from replicat.work.net.compact import whole
 from replicat.work.net.part import Part, Unmapped, spilled
 from replicat.work.projected import Projections
+from replicat.work.resultcolumns import ResultColumns
 from replicat.work.roles import ChangeFacts, Failure, Result, Role
 from replicat.work.sparkparser import SparkSql, failure_of, message_of
+from replicat.work.usual import operands_of
 from trails.controlflow import ControlFlowError
 from trails.errors import AnewError, AwayError, GateError
 from trails.fs import Fs, RealFs
@@ -187,6 +190,11 @@ def operand_batches(batches: Iterable[Any]) -> Iterator[Any]:
     task = _task()
     found = programs_of(task.plans)
     rows: list[Row] = [(FIRST, None, *(None,) * found.width)]
+    if (usual := _usual_operands(task, found)) is not None:
+        yield _batch(rows, found)
+        yield from (usual.slice(at, BATCH_ROWS) for at in range(0, usual.num_rows, BATCH_ROWS))
+        settle()
+        return
     # Whoever takes the results reads the same: an error here ends them, and is told there.
     with contextlib.suppress(GateError), _no_collection():
         for _ in gather(task, None, found, rows):
@@ -196,6 +204,34 @@ def operand_batches(batches: Iterable[Any]) -> Iterator[Any]:
     if rows:
         yield _batch(rows, found)
     settle()
+
+
+def _usual_operands(task: Task, programs_: Programs) -> Any:
+    """All of a task's rows as one batch, by the kernel; None where the plain code has to make them."""
+    import pyarrow as pa
+
+    rows = None
+    with contextlib.suppress(GateError):
+        rows = operands_of(task, payloads(task), programs_) if kernel.Taker else None
+    if rows is None:
+        return None
+    return pa.RecordBatch.from_arrays(arrays_of(rows), names=_names(rows.width))
+
+
+def arrays_of(rows: Any) -> list[Any]:
+    """Arrow's arrays of a kernel.OperandRows, without a copy."""
+    import pyarrow as pa
+
+    numbers, texts = rows.columns()
+    return [
+        pa.Array.from_buffers(pa.int32(), rows.count, [None, pa.py_buffer(numbers)]),
+        pa.nulls(rows.count, pa.string()),
+        *(pa.Array.from_buffers(pa.string(), rows.count, [*map(pa.py_buffer, column)]) for column in texts),
+    ]
+
+
+def _names(width: int) -> list[str]:
+    return ["p", "m", *(f"c{i}" for i in range(width))]
 
 
 @contextlib.contextmanager
@@ -291,7 +327,7 @@ def _rows(mapper: RowMapper, record: Sequence[Any], facts: ChangeFacts, rows: li
 def _batch(rows: Sequence[Row], programs_: Programs) -> Any:
     import pyarrow as pa
 
-    names = ["p", "m", *(f"c{i}" for i in range(programs_.width))]
+    names = _names(programs_.width)
     values = list(chain.from_iterable(rows))  # zip(*rows) takes five times as long
     numbers, *texts = (values[i :: len(names)] for i in range(len(names)))
     try:
@@ -319,8 +355,7 @@ def parts(batches: Iterable[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
     task = _task()
-    results = _results(batches)
-    next(results)
+    results = ResultColumns(batches, skip=1)
     try:
         part: Part | Unmapped | GateError | LoadAgainError = attempt(task, None, results)
         if task.spill and isinstance(part, Part):
@@ -329,16 +364,9 @@ def parts(batches: Iterable[Any]) -> Iterator[Any]:
         part = error
     except OSError as error:
         part = AwayError(f"decoding failed: {error}", hint=f"Make space in {task.spill or 'memory'}")
-    for _ in results:  # a worker that leaves something unread is not used again
-        pass
+    results.drain()
     settle()
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], names=["result"])
-
-
-def _results(batches: Iterable[Any]) -> Iterator[Result]:
-    for batch in batches:
-        columns = [column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns]
-        yield from zip(*columns, strict=True)
 
 
 def _usual() -> Programs:

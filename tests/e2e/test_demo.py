@@ -124,6 +124,7 @@ def _killed(stage: Path) -> None:
     wait_for(lambda: not _running(stage), lambda: "\n".join(_running(stage)))
 
 
+@pytest.mark.soak
 def test_a_pipeline_to_look_at_stays_until_it_is_taken_down() -> None:
     """`make try`: its command has ended, the pipeline runs, the page answers; `make try-down` leaves nothing."""
     with staged() as stage:

@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("extract", "trails", "tests", "demo", "replicat", "pump", "collector", "ggsci")
 TESTS = {
     "extract/sources/postgres/kernel/capture": ("tests/property/test_packed_decoder.py",),
-    "replicat/work/kernel/apply": ("tests/property/test_usual_parts.py", "tests/property/test_malformed.py"),
+    "replicat/work/kernel/apply": (
+        "tests/property/test_usual_parts.py",
+        "tests/property/test_usual_maps.py",
+        "tests/property/test_malformed.py",
+    ),
 }
 
 

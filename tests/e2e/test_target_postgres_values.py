@@ -308,12 +308,12 @@ def test_a_key_that_the_column_would_round_finds_no_other_row(direct: Direct):
 
 
 def test_columns_of_the_sources_own_type_are_not_looked_at(direct: Direct):
-    """Nothing is asked; in all others the server is asked once for a piece of rows."""
+    """Nothing is asked; of all others the server is asked once for a piece of rows, if a value has digits enough."""
     direct.sql("CREATE TABLE own (id bigint PRIMARY KEY, a numeric(6,2), b timestamp(3), c varchar(5), d mood)")
     own = ("bigint", "numeric(6,1)", "timestamp(3) without time zone", "character varying(5)", "public.mood")
     more = {"logical": "bigint decimal timestamp text enum"}
-    row = ["1", "1.2", "2024-02-29 10:00:00.5", "ab", "sad"]
-    for natives, expected in ((own, 0), ((), 1)):
+    short, long = (["1", "1.2", f"2024-02-29 10:00:00.{digits}", "ab", "sad"] for digits in ("5", "5000"))
+    for natives, row, expected in ((own, long, 0), ((), short, 0), ((), long, 1)):
         layout = direct.layout("own", "id a b c d", "id", more["logical"], natives=natives)
         asked: list[str] = []
         ask = direct.target.database._asked._ask

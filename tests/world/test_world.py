@@ -35,8 +35,7 @@ def test_lives(part: int) -> None:
     live(range(1 + part * LIVES, 1 + (part + 1) * LIVES))
 
 
-@pytest.mark.parametrize("_part", range(2))
-def test_lives_that_nobody_has_lived(_part: int, record_property: pytest.RecordProperty) -> None:
+def test_lives_that_nobody_has_lived(record_property: pytest.RecordProperty) -> None:
     """Other ones each time; `make test` prints their numbers."""
     first = random.SystemRandom().randrange(1 << 32)
     record_property("lives", f"{first} to {first + LIVES - 1}")

@@ -66,9 +66,11 @@ def _date(value: Value) -> str | None:
     text = _plain(value)
     if text is not None and len(text) > _MICROSECONDS and _TOO_FINE.search(text):
         return f"{text} (more than six digits of a second)"
-    if text is None or text[-1] != "C":
+    if text is None or text[-3:] != " BC":
         return text
     year, _, rest = text[:-3].partition("-")
+    if not (year.isascii() and year.isdigit()):
+        return text  # the cast fails that row
     number = 1 - int(year)
     return f"{'-' if number < 0 else ''}{abs(number):04d}-{rest}"
 

@@ -50,6 +50,14 @@ class AskedColumn:
     native: Native
     rule: AskedRule
 
+    def is_in(self, data: bytes) -> bool:
+        """Whether COPY text may have a value of it that the conditions are about."""
+        rule = self.rule
+        if rule.signs and not any(sign in data for sign in rule.signs):
+            return False
+        before = rb"^(?:[^\t\n]*\t){%d}[^\t\n]*" % self.at
+        return not rule.shape or re.search(before + rule.shape, data, re.MULTILINE) is not None
+
     def about(self, value: str, test: str) -> str:
         """A condition of the rule's, on a value's text."""
         return test.replace("$v", value).replace("$t", f"{value}::{self.native.text}".replace("%", "%%"))
@@ -107,7 +115,7 @@ class AskedValues:
         if not found or not blob.rows:
             return 0
         data = blob.read()
-        found = [column for column in found if not column.rule.signs or any(sign in data for sign in column.rule.signs)]
+        found = [column for column in found if column.is_in(data)]
         if not found:
             return 0
         names, lines = _named(sql, columns), data.split(b"\n")[:-1]

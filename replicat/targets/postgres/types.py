@@ -29,7 +29,8 @@ class AskedRule(Rule):
     `fits` and `counted`: conditions on `$v`, a value's text, and `$t`, what the column makes of it. `fits`: the value
     arrives; empty if each one does that the column's type takes at all. `counted`: it loses something by the rule.
     `sqlstate` and `why` tell a refusal. `read`: SQL of the column `$c` whose text is canonical again. `signs`: one of
-    them is in the COPY text of each value that the conditions may be about; empty: any value may be one.
+    them is in the COPY text of each value that the conditions may be about; empty: any value may be one. `shape`: as a
+    regular expression, what such a value has in its text; empty: anything.
     """
 
     fits: str = ""
@@ -38,6 +39,7 @@ class AskedRule(Rule):
     why: str = "the column's type would change this value"
     read: str = "$c"
     signs: tuple[bytes, ...] = ()
+    shape: bytes = b""
 
     @property
     def asks(self) -> bool:
@@ -90,7 +92,9 @@ def _whole_in_numeric(native: Native) -> AskedRule:
 
 def _in_numeric(name: str, native: Native, counted: str = "") -> AskedRule:
     why = f"the column's scale is {native.scale}, this number needs more digits"
-    return AskedRule(name, fits=_NUMERIC if native.size else "", counted=counted, sqlstate=OUT_OF_RANGE, why=why)
+    fits = _NUMERIC if native.size else ""
+    shape = b"" if native.scale < 0 or counted else b"(?:[.][0-9]{%d}|[eE])" % (native.scale + 1)
+    return AskedRule(name, fits=fits, counted=counted, sqlstate=OUT_OF_RANGE, why=why, shape=shape)
 
 
 def _in_seconds(native: Native, name: str = "exact", also: str = "", read: str = "$c") -> AskedRule:
@@ -98,7 +102,8 @@ def _in_seconds(native: Native, name: str = "exact", also: str = "", read: str =
     digits = f"$v !~ '[.][0-9]{{{native.size}}}[0-9]*[1-9]'"
     why = f"the column keeps {native.size} digits of a second, this value has more"
     fits = f"{digits} AND ({also} OR {_FOREVER})" if also else digits
-    return AskedRule(name, fits=fits, sqlstate=BAD_MOMENT, why=f"{why}, or another form" if also else why, read=read)
+    why, shape = (f"{why}, or another form", b"") if also else (why, b"[.][0-9]{%d}" % (native.size + 1))
+    return AskedRule(name, fits=fits, sqlstate=BAD_MOMENT, why=why, read=read, shape=shape)
 
 
 def _utc(native: Native) -> AskedRule:
