@@ -27,7 +27,8 @@ class ResultColumns:
             return None
         self._kept.append(batch)
         verdicts, *columns = batch.columns
-        if any(column.offset for column in batch.columns) or verdicts.null_count or not batch.num_rows:
+        kinds = str(verdicts.type) == "int8" and all(str(column.type) == "string" for column in columns)
+        if not kinds or any(column.offset for column in batch.columns) or verdicts.null_count or not batch.num_rows:
             return None
         return batch, batch.num_rows, verdicts.buffers()[1].address, [_addresses(column) for column in columns]
 
