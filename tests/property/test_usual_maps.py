@@ -220,7 +220,8 @@ def test_both_forms_come_to_the_same(seed: int) -> None:
 def test_results_of_another_form_are_left_to_the_plain_code() -> None:
     """As Spark gives them where somebody asks it for texts beyond two gigabytes."""
     batch = pa.RecordBatch.from_arrays([pa.array([2], pa.int8()), pa.array(["a"], pa.large_string())], names=["f", "r"])
-    for odd in (batch, pa.RecordBatch.from_arrays([pa.array([None], pa.int8())], names=["f"]), batch.slice(1)):
+    texts = pa.RecordBatch.from_arrays([pa.array([2, 2], pa.int8()), pa.array(["a", "b"])], names=["f", "r"])
+    for odd in (batch, batch.slice(1), texts.slice(1)):
         columns = ResultColumns([odd], skip=0)
         assert columns.fetch() is None
         assert [*columns.rows()] == [tuple(row.values()) for row in odd.to_pylist()]
