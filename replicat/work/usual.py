@@ -109,8 +109,9 @@ class _Tables:
         how = usual_map(plan, self._programs)
         if how is None or (how.evaluates and self._results is None) or width != len(plan.columns):
             return None
+        asked = how.insert, how.update, how.delete
         made = kernel.Mapped(
-            self._results, how.changes, how.constants, how.insert, how.update, how.delete, upserts=how.upserts
+            self._results, how.changes, how.constants, *asked, upserts=how.upserts, lenient=plan.lenient
         )
         if width + made.width > kernel.WIDEST:
             return None

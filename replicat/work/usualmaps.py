@@ -5,24 +5,22 @@ Rule: what it is told here is what mapped.py and roles.py would do; whatever ask
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replicat.model.plan import MapProgram, Operand, TablePlan
+from replicat.maps.expressions.sparktext import WIDE, from_spark, to_spark
+from replicat.model.plan import Expression, MapProgram, Operand, TablePlan
 from replicat.model.programs import DELETE, INSERT, UPDATE, Programs
 from replicat.work import kernel
 from replicat.work.mapped import RowMapper
 from replicat.work.roles import Role
 
-_WIDE = re.compile(r"DECIMAL\(38,(\d+)\)\Z")
-_CHECKS = {"DATE": kernel.TIME, "TIMESTAMP": kernel.TIME, "TIMESTAMP_NTZ": kernel.TIME, "BINARY": None}
-_CHANGES = {
-    "decimal": kernel.SHORTENED, "date": kernel.MOMENT, "timestamp": kernel.MOMENT,
-    "timestamptz": None, "bytes": None, "double": None, "real": None,
-}  # fmt: skip
-"""By type of an operand, and of a result; None: the plain code does it. What is not named is taken as it is."""
+_CHECKS = {"DATE": kernel.TIME, "TIMESTAMP": kernel.TIME, "TIMESTAMP_NTZ": kernel.TIME}
+_CHANGES = {"decimal": kernel.SHORTENED, "date": kernel.MOMENT, "timestamp": kernel.MOMENT}
+"""By type of an operand, and of a result: what the kernel does of what sparktext.py does. The rest of that is left to
+the plain code; and what that leaves alone is left alone here.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,7 @@ def usual_map(plan: TablePlan, programs: Programs) -> UsualMap | None:
     mapping, roles = mapper.mapping, mapper.roles
     if _adds(mapping) or mapper.key_moves or not all(roles[kind].complete for kind in (INSERT, UPDATE)):
         return None
-    changes = [_CHANGES.get(e.type, kernel.UNCHANGED) if not e.as_text else kernel.UNCHANGED
-               for e in roles[INSERT].program.values]  # fmt: skip
+    changes = [_change(expression) for expression in roles[INSERT].program.values]
     same = roles[INSERT].program.values == roles[UPDATE].program.values and not roles[DELETE].program.values
     placed = _placed(mapping, roles[INSERT], len(plan.columns), len(changes))
     if not same or placed is None or None in changes or any(mapping.slots[i].kind != "column" for i in plan.key):
@@ -113,11 +110,20 @@ def _asked(role: Role) -> Any:
 
 
 def _operand(operand: Operand) -> tuple[int, int, int] | None:
-    wide = _WIDE.match(operand.type)
-    check = kernel.DECIMAL if wide else _CHECKS.get(operand.type, kernel.UNCHECKED)
-    if operand.kind != "column" or check is None:
+    """The column, what it is asked, and its digits behind the point."""
+    if operand.kind != "column":
         return None
-    return operand.index, check, int(wide[1]) if wide else 0
+    if wide := WIDE.match(operand.type):
+        return operand.index, kernel.DECIMAL, int(wide[1])
+    check = _CHECKS.get(operand.type, kernel.UNCHECKED if to_spark(operand.type) is None else None)
+    return None if check is None else (operand.index, check, 0)
+
+
+def _change(expression: Expression) -> int | None:
+    """What is done to its result; None where the kernel can't."""
+    if expression.as_text or from_spark(expression.type) is None:
+        return kernel.UNCHANGED
+    return _CHANGES.get(expression.type)
 
 
 def _columns(operands: Sequence[Operand]) -> tuple[int, ...]:

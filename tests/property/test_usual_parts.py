@@ -14,14 +14,13 @@ from replicat.model.plan import TablePlan
 from replicat.model.target import Layout
 from replicat.targets.sql.copytext import COPY_TEXT
 from replicat.work import usual
-from replicat.work.decode import Task, attempt, columns_of, payloads
+from replicat.work.decode import Task, attempt, payloads
 from replicat.work.net.part import Part, Unmapped
 from tests.support.hostile import hostile
-from tests.support.replicat_trail import TrailFeed, table
+from tests.support.replicat_trail import drawn_task, table
 from trails.codec import binary
 from trails.errors import DamageError
-from trails.position import Position, TrailName
-from trails.reader import BlockReader
+from trails.position import TrailName
 from trails.record import MISSING, Op, TableDef
 from trails.testing import FaultFs
 
@@ -114,21 +113,10 @@ class Script:
 
 def written(script: Script, chance: Random) -> tuple[FaultFs, list[Task]]:
     """Some transactions in a trail; all of it as one task, or as two."""
-    fs = FaultFs()
-    feed = TrailFeed(fs, TRAIL)
-    for _ in range(chance.randint(1, 6)):
-        feed.tx(*script.changes(), pieces=chance.choice([1, 1, 2, 3]), sync=False)
-    feed.writer.sync()
-    feed.close()
-    reader = BlockReader(fs, TRAIL, Position(0, 0) if chance.random() < 0 else None)
-    found = []
-    while (block := reader.read()) is not None:
-        if block.header.changes or block.header.transactions:
-            found.append(replace(block, payload=b""))
-    assert reader.header is not None
-    task = Task(TRAIL.folder, TRAIL.prefix, reader.header.trail_id, tuple(found), PLANS, columns_of(reader.definitions))
-    at = chance.randrange(len(found))
-    return fs, [task, replace(task, blocks=tuple(found[:at])), replace(task, blocks=tuple(found[at:]))]
+    fs, task = drawn_task(TRAIL, script.changes, chance)
+    task = replace(task, plans=PLANS)
+    at = chance.randrange(len(task.blocks))
+    return fs, [task, replace(task, blocks=task.blocks[:at]), replace(task, blocks=task.blocks[at:])]
 
 
 def plain(task: Task, fs: FaultFs) -> Any:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import groupby
+from random import Random
 from typing import Any
 
-from replicat.work.decode import Task, attempt
+from replicat.work.decode import Task, attempt, columns_of
 from replicat.work.net.part import Part, Unmapped
 from trails.errors import GateError
 from trails.format import Indicator
 from trails.fs import Fs
 from trails.position import Position, TrailName
+from trails.reader import BlockReader
 from trails.record import Column, Op, Record, TableDef
+from trails.testing import FaultFs
 from trails.writer import TrailWriter, WriterIdentity
 
 IDENTITY = WriterIdentity("home", "EXT1", "host", {"kind": "postgresql"})
@@ -98,6 +102,23 @@ class TrailFeed:
     def close(self) -> None:
         """As Extract stops."""
         self.writer.close()
+
+
+def drawn_task(trail: TrailName, changes: Callable[[], list[Any]], chance: Random) -> tuple[FaultFs, Task]:
+    """One to six transactions, each of what `changes` gives, as one task without plans; and the trail that holds it."""
+    fs = FaultFs()
+    feed = TrailFeed(fs, trail)
+    for _ in range(chance.randint(1, 6)):
+        feed.tx(*changes(), pieces=chance.choice([1, 1, 2, 3]), sync=False)
+    feed.writer.sync()
+    feed.close()
+    reader, found = BlockReader(fs, trail, None), []
+    while (block := reader.read()) is not None:
+        if block.header.changes or block.header.transactions:
+            found.append(replace(block, payload=b""))
+    assert reader.header is not None
+    known = columns_of(reader.definitions)
+    return fs, Task(trail.folder, trail.prefix, reader.header.trail_id, tuple(found), {}, known)
 
 
 class InlineEngine:

@@ -15,14 +15,14 @@ from functools import partial
 
 from trails.record import MISSING, Value
 
-_WIDE = re.compile(r"DECIMAL\(38,(\d+)\)\Z")
+WIDE = re.compile(r"DECIMAL\(38,(\d+)\)\Z")
 _TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")
 _MICROSECONDS = 26  # letters of a time with six digits of a second
 
 
 def to_spark(type_: str) -> Callable[[Value], str | None] | None:
     """A function from a value to the text that is cast to this Spark type; None if it is that text already."""
-    if found := _WIDE.match(type_):
+    if found := WIDE.match(type_):
         return partial(_wide, int(found[1]))
     return {"BINARY": _bytes, "DATE": _date, "TIMESTAMP": _date, "TIMESTAMP_NTZ": _date}.get(type_)
 

@@ -468,7 +468,7 @@ cdef class Net(Table):
         """A row that was gone: columns of the target's own begin anew with it. A strict one that was never there in the
         target is just new.
         """
-        strict = self.mapped is None or not self.mapped.upserts
+        strict = self.mapped is None or not self.mapped.lenient
         return has_row(state) and not has_row(before) and not (strict and before == VOID)
 
     def finish(self):
@@ -737,16 +737,18 @@ cdef class Mapped:
     cdef Results results
     cdef Asked insert, update, delete
     cdef tuple changes, constants
-    cdef bint upserts
+    cdef bint upserts, lenient
     cdef size_t size  # of what stands behind the image of the row at hand
 
-    def __init__(self, Results results, changes, constants, insert, update, delete, *, bint upserts):
+    def __init__(self, Results results, changes, constants, insert, update, delete, *, bint upserts, bint lenient):
         """`changes`: what is done to each value of a result; `constants`: bytes, or None, behind them. `insert`,
-        `update`, `delete`: an Asked, or None; `upserts`: an update may have let its row in.
+        `update`, `delete`: an Asked, or None; `upserts`: an update may have let its row in;
+        `lenient`: as the plan's.
         """
         self.results, self.changes, self.constants = results, tuple(changes), tuple(constants)
         self.width = len(self.changes) + len(self.constants)
-        self.insert, self.update, self.delete, self.upserts = insert, update, delete, upserts
+        self.insert, self.update, self.delete = insert, update, delete
+        self.upserts, self.lenient = upserts, lenient
 
     cdef int put_constants(self, Net net) except -1:
         cdef int at = net.width + len(self.changes)
