@@ -12,7 +12,11 @@ try:
 except ImportError:
     cythonize = None
 
-KERNELS = ("extract/sources/postgres/kernel/capture", "replicat/work/kernel/apply")
+KERNELS = (
+    "extract/sources/postgres/kernel/capture",
+    "replicat/targets/sql/kernel/convert",
+    "replicat/work/kernel/apply",
+)
 
 
 def _extensions() -> list[Extension]:

@@ -19,7 +19,6 @@ from benchmarks.options import Run
 from benchmarks.results import OURS, Line
 from replicat.model.plan import Plans, TablePlan
 from replicat.model.target import Layout
-from replicat.targets.sql.copytext import COPY_TEXT
 from replicat.work import decode, kernel
 from replicat.work.net.part import Part
 from trails.codec import decode_data
@@ -162,7 +161,6 @@ def _plans() -> Plans:
         tuple(c.name for c in table.columns),
         tuple(c.native for c in table.columns),
         ("id",),
-        form=COPY_TEXT,
     )
     plan = TablePlan(table.full_name, table.full_name, layout, table.key, integer_key=True)
     return {table.id: (plan,)}

@@ -162,7 +162,7 @@ class TablePlan:
         may_lack = may_lack or (self.loading is not None and self.loading.ticks)
         object.__setattr__(self, "lenient", self.layout.overlays or may_lack)
         odd = self.error or self.zero_dates or self.loading or self.ignored or self.conflict or self.layout.overlays
-        object.__setattr__(self, "usual", not odd and bool(self.key) and self.layout.form.lines)
+        object.__setattr__(self, "usual", not odd and bool(self.key))
         object.__setattr__(self, "shape", (self.layout, self.key, self.pick, self.conflict))
 
     def in_key_order(self, keys: Iterable[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replicat.model.forms import ROWS, Form, Pick
+from replicat.model.copytext import Pick, render
 from trails.errors import GateError, OperatorError
 from trails.position import Position
 from trails.record import Image, Value
@@ -125,7 +125,7 @@ class TargetTable:
     late unique index, a foreign key that is checked.
     `cascaded`: rows of it may vanish by a cascade of another table's rows, which this connection cannot hold back.
     `cascades`: the other way round, a delete of its rows deletes or changes rows of another table.
-    `primary`: the columns of the primary key, and what that is called where it has a name. `form`: as its Kind says.
+    `primary`: the columns of the primary key, and what that is called where it has a name.
     """
 
     schema: str
@@ -139,7 +139,6 @@ class TargetTable:
     primary: tuple[str, ...] = ()
     primary_name: str = ""
     across: bool = False
-    form: Form = ROWS
 
     def layout(self, columns: Sequence[str], key: Sequence[str], logical: Sequence[str], **more: Any) -> Layout:
         """Where rows of these columns go; `more`: what the shape does not tell."""
@@ -153,7 +152,7 @@ class TargetTable:
             key_equal=tuple(found[name].equal for name in key), rank=self.rank, logical=tuple(logical),
             rewrite=any(found[name].always for name in columns if name not in key),
             soft_key=any(found[name].soft for name in key), cascaded=self.cascaded, cascades=self.cascades,
-            form=self.form, **more,
+            **more,
         )  # fmt: skip
 
     @property
@@ -178,7 +177,7 @@ class Layout:
     so two keys that are kept apart here may be one row there.
     `collisions`: HANDLECOLLISIONS, what is not as expected is overlaid and counted; `insert_missing`: updates of
     missing rows alone; `cascaded`: a row that is to be deleted may be gone already; `cascades`: a delete takes rows of
-    other tables along, so no row may be deleted only to be inserted again. `form`: how rows are handed over.
+    other tables along, so no row may be deleted only to be inserted again.
     """
 
     schema: str
@@ -201,7 +200,6 @@ class Layout:
     insert_missing: bool = False
     cascaded: bool = False
     cascades: bool = False
-    form: Form = ROWS
     place: tuple[str, str] = field(init=False, repr=False, compare=False)
     """Schema and name."""
     overlays: bool = field(init=False, repr=False, compare=False)
@@ -213,7 +211,7 @@ class Layout:
 
     def blob(self, rows: Iterable[Image], pick: Pick | None = None) -> tuple[Blob, list[Image]]:
         """Rows as the target takes them, and those that were left out because a column is missing."""
-        data, count, partial = self.form.render(rows, pick)
+        data, count, partial = render(rows, pick)
         return Blob(data, count), partial
 
     @property
@@ -224,7 +222,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Rows in their layout's form: here, or in the file `path` that whoever applies it may read as often as needed."""
+    """Rows as lines of text (copytext.py): here, or in the file `path` that whoever applies it may read as often as it
+    likes.
+    """
 
     data: bytes = b""
     rows: int = 0

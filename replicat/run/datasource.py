@@ -31,7 +31,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from replicat.model.forms import text_of
+from replicat.model.copytext import text_of
 from replicat.work.decode import Task, blocks
 from trails.ddl import DdlChange
 from trails.errors import OperatorError

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from replicat.model.forms import ROWS, Form
 from replicat.model.target import CheckpointRow, Layout, Step, Tally, TargetTable
 from trails.record import Image, Value
 
@@ -127,7 +126,7 @@ class Kind:
     `is_file`: the database is a file, its URL `scheme:///path`, and nobody logs in.
     `about`: a query for version and character set. `target`, `admins`, `changes`: where its target, its admin and its
     dialect for changes of shapes stand; they are loaded when they are asked for. `without_triggers`: how to keep
-    triggers of a target table from firing. `form`: in which Spark's workers hand over rows. `reads`: where the grammar
+    triggers of a target table from firing. `reads`: where the grammar
     of its own types and defaults stands, if there are sources of this kind. `pours`: it takes the bulk form that it
     gives itself.
     """
@@ -143,7 +142,6 @@ class Kind:
     changes: str
     without_triggers: str = "Drop them in the target"
     is_file: bool = False
-    form: Form = ROWS
     reads: str = _CONSTANTS
     pours: bool = False
 

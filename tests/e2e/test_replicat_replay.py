@@ -59,7 +59,7 @@ def layout_of(place: Place, **more: Any) -> Layout:
     types = {column.name: column.type for column in shape.columns}
     plain = Layout(
         shape.schema, shape.name, COLUMNS[:3], tuple(types[name] for name in COLUMNS[:3]), ("k",),
-        extras=("own",), extra_types=(types["own"],), logical=("text",) * 3, form=shape.form,
+        extras=("own",), extra_types=(types["own"],), logical=("text",) * 3,
     )  # fmt: skip
     return replace(plain, **more)
 

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from replicat.model.copytext import rows_of
 from replicat.targets.postgres.sql import SESSION
-from replicat.targets.sql.copytext import COPY_TEXT
 from tests.e2e.test_replicat_postgres import Bench
 from trails.record import Column, Op, TableDef
 
@@ -111,7 +111,7 @@ def test_every_type_arrives_unchanged(tmp_path: Path, source_db: str, target_db:
 def _texts(conn: psycopg.Connection[Any], table: str) -> list[Any]:
     """The rows as COPY gives them: by the types' output functions, unlike a cast to text (char(n))."""
     with conn.cursor().copy(f"COPY (SELECT * FROM public.{table} ORDER BY id) TO STDOUT".encode()) as copy:
-        return [tuple(row) for row in COPY_TEXT.rows(b"".join(bytes(piece) for piece in copy))]
+        return [tuple(row) for row in rows_of(b"".join(bytes(piece) for piece in copy))]
 
 
 def _feed(bench: Bench, number: int, kind: str, rows: list[Any]) -> None:

@@ -24,7 +24,6 @@ from replicat.model.target import Bag, Layout, Match, RefusedError, Work
 from replicat.targets.kinds import admin_for
 from replicat.targets.postgres.asked import _array
 from replicat.targets.sql.canonical import double_back
-from replicat.targets.sql.copytext import COPY_TEXT
 from tests.support.ddl_target import definition, feed_ddl
 from tests.support.direct_target import Direct
 from tests.support.replicat_bench import Bench
@@ -393,7 +392,7 @@ def test_native_types_of_another_kind_of_source_are_not_believed(tmp_path: Path,
 def _refused(direct: Direct, table: str, column: str, logical: str, value: str) -> str:
     """The table has this value alone then; else the SQLSTATE of its refusal."""
     name, _, kind = column.partition(" ")
-    layout = Layout("pg_temp", table, (name,), (kind,), (), logical=(logical,), form=COPY_TEXT)
+    layout = Layout("pg_temp", table, (name,), (kind,), (), logical=(logical,))
     direct.target.database.run(f"TRUNCATE {layout.full_name}")
     try:
         direct.target.apply((Work(bags=(Bag(layout, inserts=layout.blob([[value]])[0]),)),))

@@ -7,7 +7,6 @@ hundreds of thousands of cases take seconds. Three keys are alike, so only seque
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicat.model.forms import Form
 from replicat.model.plan import TablePlan
 from replicat.model.target import Layout, RefusedError, Rows
 from replicat.work.net.compact import Net
@@ -25,19 +23,8 @@ from replicat.work.net.rows import heap_bag, net_rows, overlay_rows
 from tests.support.hostile import MANY
 from tests.support.list_target import Effect, ListTarget, Store
 from tests.support.replay import KEYS, PARTLY, WHOLE, Change, Table, feed, overlaid, starts, strictly
-from trails.record import MISSING
 
-
-def _render(rows: Iterable[Any], pick: Any = None) -> tuple[Any, int, list[Any]]:
-    picked = [(row, row if pick is None else pick(row)) for row in rows]
-    whole = [tuple(chosen) for _, chosen in picked if MISSING not in chosen]
-    return whole, len(whole), [row for row, chosen in picked if MISSING in chosen]
-
-
-AS_THEY_ARE = Form(_render, lambda data: data or [])  # type: ignore[arg-type,return-value]  # no bytes: it is quicker
-STRICT = Layout(
-    "s", "t", ("k", "a", "b"), ("text",) * 3, ("k",), extras=("own",), extra_types=("text",), form=AS_THEY_ARE
-)
+STRICT = Layout("s", "t", ("k", "a", "b"), ("text",) * 3, ("k",), extras=("own",), extra_types=("text",))
 BARE = replace(STRICT, extras=(), extra_types=())
 LENIENT = replace(STRICT, collisions=True)
 
@@ -277,5 +264,5 @@ def test_tables_without_a_key(start: list[Any], wanted: list[Any]):
         getattr(heap, verb)(*args)
     target = ListTarget(Store(), [])
     target._tables = {("s", "t"): list(start)}
-    target._bag(heap_bag(TablePlan("s.t", "s.t", Layout("s", "t", ("v",), ("text",), (), form=AS_THEY_ARE), ()), heap))
+    target._bag(heap_bag(TablePlan("s.t", "s.t", Layout("s", "t", ("v",), ("text",), ()), ()), heap))
     assert sorted(target._tables["s", "t"]) == sorted(rows)

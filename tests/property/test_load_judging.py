@@ -21,7 +21,6 @@ from replicat.model.loading import BYTES, INT, LoadAgainError, Loading, Seen, or
 from replicat.model.plan import TablePlan
 from replicat.model.target import Bag, Layout, Rows, Truncate
 from replicat.work.builder import Builder
-from tests.property.test_compact_replay import AS_THEY_ARE
 from tests.support.list_target import Effect, ListTarget, Store
 from trails.record import BEGIN, COMMIT, DELETE, INSERT, TRUNCATE, UPDATE
 
@@ -30,7 +29,7 @@ CHUNKS = [("1",), ("10",)]
 TABLE = b"t" * 16
 XIDS = 4_294_967_290
 """Numbers of transactions go round behind a few."""
-LAYOUT = Layout("s", "t", ("k", "v"), ("text",) * 2, ("k",), form=AS_THEY_ARE)
+LAYOUT = Layout("s", "t", ("k", "v"), ("text",) * 2, ("k",))
 PLACE = ("s", "t")
 
 

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from pump.filter import Filter
 from replicat.model.plan import TablePlan
 from replicat.model.target import Layout
-from replicat.targets.sql.copytext import COPY_TEXT
 from replicat.work.decode import Task, attempt, run_each, transactions
 from replicat.work.net.part import Part
 from tests.support.hostile import hostile
@@ -165,7 +164,7 @@ def plans() -> dict[bytes, tuple[TablePlan, ...]]:
             TablePlan(
                 definition.full_name, definition.full_name,
                 Layout("t", definition.name, tuple(c.name for c in definition.columns),
-                       ("text",) * len(definition.columns), ("k",) if definition.key else (), form=COPY_TEXT),
+                       ("text",) * len(definition.columns), ("k",) if definition.key else ()),
                 definition.key,
             ),
         )

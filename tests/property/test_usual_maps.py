@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from replicat.model.plan import Expression, MapProgram, Operand, RowFilter, Slot, TablePlan
 from replicat.model.programs import FAILS, OUT, PASSES, Programs, mark, programs_of
 from replicat.model.target import Layout
-from replicat.targets.sql.copytext import COPY_TEXT
 from replicat.work import evaluate, kernel, usual
 from replicat.work.decode import Task, attempt, payloads
 from replicat.work.resultcolumns import ResultColumns
@@ -78,7 +77,7 @@ def plan_of(definition: TableDef, *, extras: bool, numbered: bool) -> TablePlan:
     width = 3 if mapping is None else len(mapping.slots)
     columns, at = tuple(f"t{i}" for i in range(width)), KEY_AT.get(definition, 0)
     own = {"extras": ("own",), "extra_types": ("text",)} if extras else {}
-    layout = Layout("t", definition.name, columns, ("text",) * width, (columns[at],), form=COPY_TEXT, **own)  # type: ignore[arg-type]
+    layout = Layout("t", definition.name, columns, ("text",) * width, (columns[at],), **own)  # type: ignore[arg-type]
     return TablePlan(
         definition.full_name, f"t.{definition.name}", layout, (at,), integer_key=numbered, mapping=mapping,
         columns=("id", "a", "b"),

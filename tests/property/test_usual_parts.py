@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from replicat.model.plan import TablePlan
 from replicat.model.target import Layout
-from replicat.targets.sql.copytext import COPY_TEXT
 from replicat.work import usual
 from replicat.work.decode import Task, attempt, payloads
 from replicat.work.net.part import Part, Unmapped
@@ -44,7 +43,7 @@ def plan_of(definition: TableDef, **how: Any) -> TablePlan:
     columns = tuple(c.name for i, c in enumerate(definition.columns) if pick is None or i in pick)
     key = tuple(definition.columns[i].name for i in definition.key)
     extras = {"extras": ("own",), "extra_types": ("text",)} if definition is TEXTUAL else {}
-    layout = Layout("t", definition.name, columns, ("text",) * len(columns), key, form=COPY_TEXT, **extras)  # type: ignore[arg-type]
+    layout = Layout("t", definition.name, columns, ("text",) * len(columns), key, **extras)  # type: ignore[arg-type]
     return TablePlan(
         definition.full_name, f"t.{definition.name}", layout, definition.key, pick=pick,
         integer_key=definition in (NUMBERED, PICKED), skipped=("a", "c") if pick else (),

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from demo.mysqld import Mysqld
-from replicat.model.forms import ROWS
+from replicat.model.copytext import render
 from replicat.model.target import Blob, CheckpointRow, Layout, Rows, Work
 from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import admin_for, open_target
@@ -24,7 +24,7 @@ GROUP, KEY = "REP1", 77
 
 def blob(*rows: Image) -> Blob:
     """Rows as a converting target is handed them."""
-    data, count, partial = ROWS.render(rows, None)
+    data, count, partial = render(rows)
     assert not partial
     return Blob(data, count)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replicat.model.again import PlaceLostError
-from replicat.model.forms import ROWS
+from replicat.model.copytext import rows_of
 from replicat.model.target import (
     NO_ROW,
     ROW_EXISTS,
@@ -59,12 +59,12 @@ def copied(tables: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
 
 def parse(data: bytes) -> list[tuple[Value, ...]]:
     """What a worker made of rows, back to rows."""
-    return [tuple(row) for row in ROWS.rows(data)]
+    return [tuple(row) for row in rows_of(data)]
 
 
-def held(layout: Layout, blob: Blob) -> list[tuple[Value, ...]]:
+def held(blob: Blob) -> list[tuple[Value, ...]]:
     """A blob's rows."""
-    return [tuple(row) for row in layout.form.rows(blob.read())]
+    return parse(blob.read())
 
 
 class ListTarget:
@@ -256,14 +256,14 @@ class ListTarget:
         assert self._tables is not None
         table = self._tables.setdefault((bag.layout.schema, bag.layout.name), [])
         for match in bag.matches:
-            for _, *given in held(bag.layout, match.rows):
+            for _, *given in held(match.rows):
                 fields = iter(given)
                 was = tuple(None if i in match.nulls else next(fields) for i in range(len(bag.layout.columns)))
                 if was not in table:
                     raise RefusedError(bag.layout.full_name, f"no row {was}", NO_ROW)
                 at = table.index(was)
                 table[at : at + 1] = [tuple(fields)] if match.update else []
-        table.extend(held(bag.layout, bag.inserts))
+        table.extend(held(bag.inserts))
 
 
 class Effect:
@@ -299,35 +299,35 @@ class Effect:
         filled = [(fill, row) for fill in self.rows.fills if (row := self.fill(fill)) is not None]
         self.delete()
         written = [self.moved(fill, row) for fill, row in filled]
-        written += [self.update(row) for row in held(self.layout, self.rows.updates)]
+        written += [self.update(row) for row in held(self.rows.updates)]
         for patch in self.rows.patches:
-            written += [row for given in held(self.layout, patch.rows) if (row := self.patch(patch, given)) is not None]
+            written += [row for given in held(patch.rows) if (row := self.patch(patch, given)) is not None]
         if self.rewrite:
             for row in written:
                 self.table.pop(self.key(row), None)
         for row in written:
             self.write(row)
-        for row in held(self.layout, self.rows.upserts):
+        for row in held(self.rows.upserts):
             self.write((*row, *self.table.get(self.key(row), self.fresh(row))[self.width :]))
-        for row in held(self.layout, self.rows.inserts):
+        for row in held(self.rows.inserts):
             there = self.table.get(self.key(row))
             if there is not None:
                 self.collided(0, f"row {self.key(row)} is there already")
             self.write((*row, *(there or self.fresh(row))[self.width :]))
 
     def compare(self, compare: Compare) -> None:
-        for given in held(self.layout, compare.rows):
+        for given in held(compare.rows):
             row = self.table.get(given[: len(self.at)])
             if row is None or tuple(row[i] for i in compare.columns) != given[len(self.at) :]:
                 raise RefusedError(self.layout.full_name, f"row {given} is not as it was before", NO_ROW)
 
     def delete(self) -> None:
-        for key in held(self.layout, self.rows.deletes):
+        for key in held(self.rows.deletes):
             if self.table.pop(key, None) is None:
                 self.collided(2, f"no row {key} to delete")
-        for key in held(self.layout, self.rows.removes):
+        for key in held(self.rows.removes):
             self.table.pop(key, None)
-        for key in held(self.layout, self.rows.void):
+        for key in held(self.rows.void):
             if key in self.table:
                 self.collided(0, f"row {key} is there already")
                 del self.table[key]

@@ -1,12 +1,11 @@
-"""The forms of rows: what goes in comes out, whatever the values hold."""
+"""Rows as lines of text: what goes in comes out, whatever the values hold."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicat.model.forms import ROWS, text_of
-from replicat.targets.sql.copytext import COPY_TEXT, render
+from replicat.model.copytext import render, rows_of, text_of
 from trails.record import MISSING
 
 values = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -16,19 +15,18 @@ rows = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(values, min_siz
 @given(rows)
 def test_any_text_comes_back(table: list[list[str | None]]):
     """Tabs, newlines, backslashes, NULL beside the text that looks like it."""
-    for form in (COPY_TEXT, ROWS):
-        data, count, partial = form.render(table, None)
-        assert (count, partial) == (len(table), [])
-        assert [tuple(row) for row in form.rows(data)] == [tuple(row) for row in table]
+    data, count, partial = render(table)
+    assert (count, partial) == (len(table), [])
+    assert rows_of(data) == table
 
 
-def test_plain_rows_keep_bytes_and_text_that_is_no_unicode():
-    """And a table without columns has rows too."""
-    table = [(b"\x00\xff", "\udcff", None)] * 1000
-    data, count, _ = ROWS.render(table, None)
-    assert (list(ROWS.rows(data)), count) == (table, 1000)
-    assert ROWS.render([(), ()], None)[1:] == (2, [])
-    assert list(ROWS.rows(b"")) == []
+def test_text_that_is_no_unicode():
+    """It stays what it is; and a table without columns has rows too."""
+    table = [["\udcff", None]] * 1000
+    data, count, _ = render(table)
+    assert (rows_of(data), count) == (table, 1000)
+    assert render([(), ()]) == (b"\n\n", 2, [])
+    assert rows_of(b"") == []
 
 
 def test_values_that_look_like_syntax():
@@ -45,15 +43,13 @@ def test_bytes_are_hex():
 
 def test_rows_with_missing_columns_are_set_apart():
     """They come back as they were given; the others are written."""
-    for form in (COPY_TEXT, ROWS):
-        data, count, partial = form.render([["1", "a"], ["2", MISSING], ["3", None]], None)
-        assert (count, partial) == (2, [["2", MISSING]])
-        assert [row[1] for row in form.rows(data)] == ["a", None]
+    data, count, partial = render([["1", "a"], ["2", MISSING], ["3", None]])
+    assert (count, partial) == (2, [["2", MISSING]])
+    assert [row[1] for row in rows_of(data)] == ["a", None]
 
 
 def test_picked_columns():
     """Only what is picked is written, and only that must be there."""
-    for form in (COPY_TEXT, ROWS):
-        data, count, partial = form.render([["1", MISSING, "x"]], lambda row: (row[2], row[0]))
-        assert ([tuple(row) for row in form.rows(data)], count, partial) == ([("x", "1")], 1, [])
-        assert form.render([["1", MISSING]], lambda row: (row[1],))[2] == [["1", MISSING]]
+    data, count, partial = render([["1", MISSING, "x"]], lambda row: (row[2], row[0]))
+    assert (rows_of(data), count, partial) == ([["x", "1"]], 1, [])
+    assert render([["1", MISSING]], lambda row: (row[1],))[2] == [["1", MISSING]]

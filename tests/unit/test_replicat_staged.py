@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from replicat.model.copytext import fields_of, line
 from replicat.model.plan import TablePlan
 from replicat.model.target import Blob, Layout, RefusedError, Rows, Work
 from replicat.targets.contract import TargetSettings
 from replicat.targets.kinds import kind_of
-from replicat.targets.sql.copytext import COPY_TEXT, fields_of, line
 from replicat.targets.sql.database import SqlDatabase
 from replicat.targets.sql.ranks import ranks
 from replicat.targets.sql.staged_sql import StagedSql
@@ -54,7 +54,7 @@ def test_parents_and_light_tables_are_written_first_and_deleted_from_last():
     orders = [("product", 10, 0), ("child", 5, 1), ("parent", 5, 0)]
     rows = [
         Rows(
-            Layout("s", name, ("id",), ("int",), ("id",), rank=rank, weight=weight, form=COPY_TEXT),
+            Layout("s", name, ("id",), ("int",), ("id",), rank=rank, weight=weight),
             deletes=one,
             inserts=one,
         )
@@ -68,7 +68,7 @@ def test_parents_and_light_tables_are_written_first_and_deleted_from_last():
 
 def test_a_refusal_goes_back_to_the_savepoint_and_forgets_what_was_made_behind_it():
     """A staging table made in a transaction goes with what is rolled back."""
-    layout = Layout("s", "t", ("id",), ("int",), ("id",), form=COPY_TEXT)
+    layout = Layout("s", "t", ("id",), ("int",), ("id",))
     target, two = Recorder(), Blob(b"1\n2\n", 2)
     for _ in range(2):
         with pytest.raises(RefusedError, match="1 of 2 rows to delete are not there") as caught:

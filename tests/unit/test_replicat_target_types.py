@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replicat.model.forms import ROWS
+from replicat.model.copytext import render
 from replicat.model.target import RefusedError
 from replicat.targets.mysql.types import mysql_type
 from replicat.targets.postgres.types import keeps
@@ -207,16 +207,16 @@ def test_what_cannot_go_into_a_column_at_all_is_told_before_any_row():
 def test_I8_mysqls_own_json_counts_what_it_changes():
     """Blanks, order of keys, a zero behind the point; as MySQL prints it, nothing is lost. Numbers: no JSON."""
     codec = Codec("s.t", [Spec("p", "json", mysql_type("json"))])
-    rows = codec.rows(ROWS.render([['{"b":1.10,"aa":2,"a":"\\u00e9"}'], ['{"a": [0.3, null]}'], [None]], None)[0])
+    rows = codec.rows(render([['{"b":1.10,"aa":2,"a":"\\u00e9"}'], ['{"a": [0.3, null]}'], [None]])[0])
     assert rows == [('{"a": "é", "b": 1.1, "aa": 2}',), ('{"a": [0.3, null]}',), (None,)]
-    assert codec.lost == 1
+    assert codec.take_lost() == 1
     with pytest.raises(OperatorError, match="values of type integer can't go into json"):
         Codec("s.t", [Spec("p", "integer", mysql_type("json"))])
 
 
 def test_a_refusal_names_table_column_value_and_key():
     specs = [Spec("id", "integer", mysql_type("int(11)")), Spec("d", "date", mysql_type("date"))]
-    data, _, _ = ROWS.render([["1", "2024-01-01"], ["2", None], ["3", "infinity"]], None)
+    data, _, _ = render([["1", "2024-01-01"], ["2", None], ["3", "infinity"]])
     with pytest.raises(RefusedError, match=r"s\.t: column d \(date\) of row \(3\): date value 'infinity'") as caught:
         Codec("s.t", specs, ["id"]).rows(data)
     assert caught.value.sqlstate == "22008"
@@ -225,7 +225,7 @@ def test_a_refusal_names_table_column_value_and_key():
 def test_null_where_the_column_would_make_up_a_value():
     codec = Codec("s.t", [Spec("id", "integer", mysql_type("int(11) auto_increment"), required=True)])
     with pytest.raises(RefusedError) as caught:
-        codec.rows(ROWS.render([["1"], [None]], None)[0])
+        codec.rows(render([["1"], [None]])[0])
     assert caught.value.sqlstate == "23502"
 
 
@@ -233,16 +233,16 @@ def test_text_comes_back_as_it_was_and_losses_are_counted():
     rows = [["a\\\t\n\r\\N", "1.50"], [None, "-0"], ["\x00 é𝄞", "2"], ["\\x41", None]]
     specs = [Spec("v", "text", sqlite_type("TEXT")), Spec("n", "double", sqlite_type("REAL"))]
     codec = Codec("s.t", specs)
-    data, _, _ = ROWS.render(rows, None)
+    data, _, _ = render(rows)
     assert codec.rows(data) == [
         ("a\\\t\n\r\\N", 1.5),
         (None, -0.0),
         ("\x00 é𝄞", 2.0),
         ("\\x41", None),
     ]
-    assert codec.lost == 1
+    assert codec.take_lost() == 1
     with pytest.raises(RefusedError) as caught:
-        codec.rows(ROWS.render([["\udcff", "1"]], None)[0])
+        codec.rows(render([["\udcff", "1"]])[0])
     assert caught.value.sqlstate == "22021"
 
 

@@ -24,7 +24,6 @@ from replicat.targets.mysql.sql import MysqlSql
 from replicat.targets.mysql.types import mysql_type
 from replicat.targets.sql.codec import Codec
 from replicat.targets.sql.converting import ConvertingDatabase
-from replicat.targets.sql.copytext import render
 from replicat.targets.sql.staged_sql import NUMBER, StagedSql
 from replicat.targets.sql.target import SqlTarget
 from replicat.targets.sql.types import Native
@@ -197,11 +196,10 @@ class MysqlDatabase(ConvertingDatabase):
 
     def _load(self, statement: str, codec: Codec, blob: Blob) -> tuple[int, int]:
         """(Rows taken, warnings)."""
-        codec.lost = 0  # of rows that were refused
+        codec.take_lost()  # of rows that were refused
 
         def pieces() -> Iterator[bytes]:
-            for rows in codec.pieces(blob.read()):
-                data, _, _ = render(rows)
+            for data in codec.lines(blob.read()):
                 self.tally.taken += len(data)
                 yield data
 
@@ -244,7 +242,7 @@ class MysqlDatabase(ConvertingDatabase):
     def _warned(self, codec: Codec, blob: Blob, taken: int) -> Exception:
         """The first warning, as the error that it would have been outside LOAD DATA LOCAL."""
         found, rows = self.ask("SHOW WARNINGS LIMIT 1"), codec.rows(blob.read())
-        codec.lost = 0
+        codec.take_lost()
         if not found:
             return OperatorError(
                 f"{codec.table}: the target took {taken} of {blob.rows} rows, and does not say why",
@@ -279,7 +277,8 @@ class MysqlDatabase(ConvertingDatabase):
                 self.run(f"RELEASE SAVEPOINT {_DIRECT}")
                 self.count_lost(codec, sql.layout)
                 return taken
-            codec.lost, self._plain[sql.table] = 0, False
+            codec.take_lost()
+            self._plain[sql.table] = False
             self.undo(_DIRECT, known)
             self.run(f"RELEASE SAVEPOINT {_DIRECT}")
         relation = self.stage(sql, "r", sql.layout.columns, blob)

@@ -10,6 +10,7 @@ from functools import partial
 
 from replicat.targets.mysql import jsontext as j
 from replicat.targets.sql import canonical as c
+from replicat.targets.sql import ways as w
 from replicat.targets.sql.types import (
     ALL_TEXT,
     FLOATS,
@@ -26,16 +27,17 @@ from replicat.targets.sql.types import (
 
 
 def _char(native: Native) -> Rule:
-    return Rule("exact", partial(c.unpadded, native.size))
+    return Rule("exact", partial(c.unpadded, native.size), way=w.UNPADDED)
 
 
 def _padded_char(native: Native) -> Rule:
-    return Rule("padding left out", c.strip_padding, back=partial(c.pad, native.size))
+    return Rule("padding left out", c.strip_padding, back=partial(c.pad, native.size), way=w.STRIPPED)
 
 
 def _float(native: Native) -> Rule:
-    convert = c.float_text if native.family == "double" else c.single_text
-    return Rule("exact", convert, c.is_negative_zero, back=c.double_back if native.family == "double" else c.real_back)
+    if native.family == "double":
+        return Rule("exact", c.float_text, c.is_negative_zero, back=c.double_back, way=w.FLOAT)
+    return Rule("exact", c.single_text, c.is_negative_zero, back=c.real_back)
 
 
 def _real(_native: Native) -> Rule:
@@ -43,7 +45,7 @@ def _real(_native: Native) -> Rule:
 
 
 def _real_as_double(_native: Native) -> Rule:
-    return Rule("exact", c.float_text, c.is_negative_zero, back=c.real_of_double_back)
+    return Rule("exact", c.float_text, c.is_negative_zero, back=c.real_of_double_back, way=w.FLOAT)
 
 
 def _decimal_as_double(_native: Native) -> Rule:
@@ -52,12 +54,16 @@ def _decimal_as_double(_native: Native) -> Rule:
 
 def _moment(native: Native, *, zone: bool, name: str) -> Rule:
     back = c.moment_zone_back if zone else c.moment_back
-    check = c.unix_moment if native.family == "timestamp" else c.moment
-    return Rule(name, partial(check, native.size, zone), back=back)
+    since = native.family == "timestamp"
+    check = c.unix_moment if since else c.moment
+    way = w.Way(w.Usual.UTC if zone else w.Usual.MOMENT, native.size, since)
+    return Rule(name, partial(check, native.size, zone), back=back, way=way)
 
 
 def _time(native: Native) -> Rule:
-    return Rule("exact", partial(c.time_of_day, native.size), back=c.fraction_back)
+    return Rule(
+        "exact", partial(c.time_of_day, native.size), back=c.fraction_back, way=w.Way(w.Usual.TIME, native.size)
+    )
 
 
 def _bits(native: Native) -> Rule:
@@ -83,13 +89,14 @@ _BIT = "CAST({} AS UNSIGNED)"
 _RULES: tuple[RuleRow, ...] = (
     row(INTEGERS, "int decimal text", same("exact")),
     row(INTEGERS, "char", _char),
-    row(INTEGERS, "bit", by("the number's bits", c.whole, wrap=_BIT)),
+    row(INTEGERS, "bit", by("the number's bits", c.whole, wrap=_BIT, way=w.WHOLE)),
     row(INTEGERS, "year", by("exact", c.year)),
     row(INTEGERS, "double float", by("exact", c.whole_as_double, c.whole_back)),
-    row("boolean", "int decimal double float", by("true as 1, false as 0", c.one_or_zero, c.boolean_back)),
-    row("boolean", "bit", by("true as 1, false as 0", c.one_or_zero, c.boolean_back, wrap=_BIT)),
-    row("decimal", "decimal", by("exact number, the column's scale", c.finite)),
-    row("decimal", "int", by("exact number, whole ones only", c.whole)),
+    row("boolean", "int decimal double float", by("true as 1, false as 0", c.one_or_zero, c.boolean_back,
+                                                  way=w.TRUTH)),
+    row("boolean", "bit", by("true as 1, false as 0", c.one_or_zero, c.boolean_back, wrap=_BIT, way=w.TRUTH)),
+    row("decimal", "decimal", by("exact number, the column's scale", c.finite, way=w.NUMBER)),
+    row("decimal", "int", by("exact number, whole ones only", c.whole, way=w.WHOLE)),
     row("decimal", "double", _decimal_as_double),
     row("real", "float", _real),
     row("real", "double", _real_as_double),
@@ -100,8 +107,8 @@ _RULES: tuple[RuleRow, ...] = (
     row("bytes", "binary", lambda _n: Rule("exact", wrap=_UNHEX, back=c.bytes_back)),
     row("bytes", "text", same("hexadecimal text")),
     row("bytes", "bin", _binary),
-    row("date", "date", by("exact", c.date)),
-    row("date", "datetime timestamp", by("midnight", c.date, c.date_of_moment)),
+    row("date", "date", by("exact", c.date, way=w.DATE)),
+    row("date", "datetime timestamp", by("midnight", c.date, c.date_of_moment, way=w.DATE)),
     row("time", "time", _time),
     row("timestamp", "datetime", partial(_moment, zone=False, name="exact")),
     row("timestamp", "timestamp", partial(_moment, zone=False, name="taken as UTC")),

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from replicat.model.copytext import fields_of
 from replicat.model.target import Blob, Layout, RefusedError
 from replicat.targets.postgres.types import AskedRule, keeps, postgres_type
 from replicat.targets.sql.canonical import UnfitError
 from replicat.targets.sql.codec import unfit, without_rule
-from replicat.targets.sql.copytext import fields_of
 from replicat.targets.sql.quoting import dotted
 from replicat.targets.sql.staged_sql import StagedSql
 from replicat.targets.sql.types import ALL_TEXT, Native, rule_for

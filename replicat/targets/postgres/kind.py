@@ -6,7 +6,6 @@ from typing import Final
 
 from replicat.targets.contract import Capabilities, Kind
 from replicat.targets.postgres.words import WORDS
-from replicat.targets.sql.copytext import COPY_TEXT
 
 POSTGRES: Final = Kind(
     title="PostgreSQL",
@@ -18,7 +17,6 @@ POSTGRES: Final = Kind(
     target="replicat.targets.postgres.target:postgres_target",
     admins="replicat.targets.postgres.admin:PostgresAdmin",
     changes="replicat.targets.postgres.ddl:PostgresDialect",
-    form=COPY_TEXT,
     pours=True,
     reads="replicat.targets.postgres.ddl:GRAMMAR",
     without_triggers="ENABLE triggers plainly, not as REPLICA or ALWAYS, and let the target user SET "

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from replicat.model.copytext import fields_of
 from replicat.model.target import Blob, Compare, Layout, Match
-from replicat.targets.sql.copytext import fields_of
 from replicat.targets.sql.quoting import ident
 from replicat.targets.sql.staged_sql import NUMBER, StagedSql
 

@@ -31,6 +31,8 @@ OUT_OF_RANGE = "22003"
 BAD_MOMENT = "22008"
 BAD_CAST = "22018"
 TOO_LONG = "22001"
+NO_VALUES = ValueError, ArithmeticError
+"""What Python's own readers of numbers, dates and bytes raise where a text is none."""
 
 
 class UnfitError(ControlFlowError):

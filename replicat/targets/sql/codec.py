@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from replicat.model.forms import columns_of, text_of
+from replicat.model.copytext import render, rows_of
 from replicat.model.target import RefusedError
-from replicat.targets.sql.canonical import UnfitError
+from replicat.targets.sql import kernel
+from replicat.targets.sql.canonical import NO_VALUES, UnfitError
 from replicat.targets.sql.types import Native, Rule, rule_for
+from replicat.targets.sql.ways import KEPT, Way
 from trails.errors import OperatorError
 
 NO_NULL = "23502"
@@ -22,9 +24,7 @@ BAD_TEXT = "22021"
 NO_VALUE = "22018"
 _NOT_UTF8 = "text that is not UTF-8"
 _LONGEST_SHOWN = 60
-PIECE_ROWS = 4000
-_SURROGATE = b"\xed"
-"""What no UTF-8 has begins with it, among other things."""
+PIECE_BYTES = 1 << 20
 
 Column = list[Any]
 
@@ -40,41 +40,58 @@ class Spec:
 
 
 class Codec:
-    """Some columns of one table. `lost` counts values that a declared rule changed; whoever reads it empties it.
-
-    `key`: indexes of the key columns among them.
-    """
+    """Some columns of one table. `key`: indexes of the key columns among them."""
 
     def __init__(self, table: str, specs: Sequence[Spec], key: Sequence[str] = ()) -> None:
         """`key`: names of the key columns, for messages."""
         self.table = table
         self.specs = tuple(specs)
         self.rules = tuple(_rule(table, spec) for spec in specs)
-        self.lost = 0
+        self._lost = 0
         self.key = [i for i, spec in enumerate(specs) if spec.name in key]
+        ways = list(map(_way, self.rules))
+        fits = kernel.Converter is not None and None not in ways and 0 < len(ways) <= kernel.WIDEST
+        self._converter: Any = kernel.Converter(ways, [spec.required for spec in specs]) if fits else None
+
+    def take_lost(self) -> int:
+        """How many values declared rules have changed since it was asked last."""
+        lost, self._lost = self._lost, 0
+        if self._converter is not None:
+            lost, self._converter.lost = lost + self._converter.lost, 0
+        return lost
 
     def rows(self, data: bytes) -> list[tuple[Any, ...]]:
-        """Rows of the form ROWS, converted."""
+        """Lines of rows (copytext.py), converted."""
         return list(chain.from_iterable(self.pieces(data)))
 
     def pieces(self, data: bytes) -> Iterator[list[tuple[Any, ...]]]:
         """The same, some thousands at a time; a value is refused where its piece is asked for."""
-        columns = columns_of(data)
-        if not columns:
-            return
-        if _SURROGATE in data:
-            self._check_text(columns)
-        for start in range(0, len(columns[0]), PIECE_ROWS):
-            yield self._converted([column[start : start + PIECE_ROWS] for column in columns])
+        for piece, usual in self._cut(data):
+            found = self._converter.rows(piece) if usual else None
+            yield self._converted(piece) if found is None else found
 
-    def _converted(self, columns: list[Column]) -> list[tuple[Any, ...]]:
-        for i, spec in enumerate(self.specs):
-            if spec.logical == "bytes":
-                columns[i] = list(map(text_of, columns[i]))
+    def lines(self, data: bytes) -> Iterator[bytes]:
+        """The same as lines again, for a target that takes text alone."""
+        for piece, usual in self._cut(data):
+            found = self._converter.lines(piece) if usual else None
+            yield render(self._converted(piece))[0] if found is None else found
+
+    def _cut(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Whole lines, and whether they may be usual."""
+        at = 0
+        while at < len(data) and self.specs:
+            end = data.find(b"\n", at + PIECE_BYTES) + 1 or len(data)
+            piece, at = data[at:end], end
+            yield piece, self._converter is not None and _is_utf8(piece)
+
+    def _converted(self, piece: bytes) -> list[tuple[Any, ...]]:
+        columns: list[Column] = list(map(list, zip(*rows_of(piece), strict=True)))
+        if not _is_utf8(piece):
+            self._check_text(columns)
         return list(zip(*[self._column(i, columns) for i in range(len(self.specs))], strict=True))
 
     def _check_text(self, columns: list[Column]) -> None:
-        for text in (value for column in columns for value in column if isinstance(value, str)):
+        for text in (value for column in columns for value in column if value is not None):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -87,13 +104,13 @@ class Codec:
             self._refuse(i, texts.index(None), columns, UnfitError("NULL cannot stand in this column", NO_NULL))
         if rule.lossy is not None:
             lossy = rule.lossy
-            self.lost += sum([1 for text in texts if text is not None and lossy(text)])
+            self._lost += sum([1 for text in texts if text is not None and lossy(text)])
         convert = rule.convert
         if convert is None:
             return texts
         try:
             return [None if text is None else convert(text) for text in texts]
-        except (UnfitError, ValueError):
+        except (UnfitError, *NO_VALUES):
             self._find(i, columns)
             raise
 
@@ -107,7 +124,7 @@ class Codec:
                     convert(text)
             except UnfitError as error:
                 self._refuse(i, number, columns, error)
-            except ValueError:
+            except NO_VALUES:
                 self._refuse(i, number, columns, UnfitError("it is no value of its type", NO_VALUE))
 
     def _refuse(self, i: int, number: int, columns: list[Column], error: UnfitError) -> None:
@@ -137,6 +154,20 @@ def without_rule(table: str, name: str, logical: str, kind: str) -> OperatorErro
 def _shown(text: str) -> str:
     short = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
     return repr(short)
+
+
+def _way(rule: Rule) -> Way | None:
+    return KEPT if rule.convert is None and rule.lossy is None else rule.way
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _rule(table: str, spec: Spec) -> Rule:

@@ -76,8 +76,7 @@ class ConvertingDatabase(SqlDatabase):
 
     def count_lost(self, codec: Codec, layout: Layout) -> None:
         """What the codec has lost since it was asked last."""
-        lost, codec.lost = codec.lost, 0
-        if lost:
+        if lost := codec.take_lost():
             place = layout.schema, layout.name
             self.tally.converted[place] = self.tally.converted.get(place, 0) + lost
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replicat.ddl.definition import CannotError, Definition
 from replicat.ddl.dialect import Dialect, Script
-from replicat.targets.sql.canonical import UnfitError
+from replicat.targets.sql.canonical import NO_VALUES, UnfitError
 from replicat.targets.sql.types import Native, rule_for
 
 
@@ -56,5 +56,5 @@ def converted(column: Definition, value: str, native: Native) -> object:
         raise CannotError(f"column {column.name}: a {column.logical} does not fit into {native.text or native.family}")
     try:
         return rule.convert(value) if rule.convert else value
-    except (UnfitError, ValueError):
+    except (UnfitError, *NO_VALUES):
         raise CannotError(f"column {column.name}: a value does not fit into {native.text}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from replicat.model.forms import text_of
+from replicat.model.copytext import rows_of, text_of
 from replicat.model.target import NO_ROW, NOT_TAKEN, ROW_EXISTS, Blob, Compare, Fill, Patch, RefusedError, Rows
 from replicat.targets.sql.database import SqlDatabase
 from replicat.targets.sql.staged_sql import THERE
@@ -162,7 +162,7 @@ class Merge:
         return self.layout.blob(rows)[0]
 
     def _lines(self, blob: Blob) -> Sequence[Image]:
-        return self.layout.form.rows(blob.read())
+        return rows_of(blob.read())
 
     def _picked(self, blob: Blob, at: Sequence[int]) -> list[tuple[Value, ...]]:
         return [tuple(row[i] for i in at) for row in self._lines(blob)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -156,8 +155,7 @@ class SqlTarget:
         wanted = list(places)
         check_places(wanted, self.database.settings.checkpoint_table, self.database.is_system)
         with self.database.mapped(brief=True):
-            found = self.database.look_up(wanted)
-        return {place: replace(table, form=self.kind.form) for place, table in found.items()}
+            return self.database.look_up(wanted)
 
     def check_layout(self, layout: Layout) -> None:
         with self.database.mapped():

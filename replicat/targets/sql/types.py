@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from replicat.targets.sql.ways import Way
+
 Convert = Callable[[str], Any]
 Back = Callable[[Any], str]
 Lossy = Callable[[str], bool]
@@ -40,6 +42,7 @@ class Rule:
 
     `convert`: None passes the text as it is; `lossy`: whether a value loses something by it, None if none can;
     `wrap`: SQL around the value where the target needs a function for it; `back`: what was read, as canonical text.
+    `way`: the name of such a conversion of usual texts, where there is one.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Rule:
     lossy: Lossy | None = None
     wrap: str = "{}"
     back: Back = str
+    way: Way | None = None
 
 
 Maker = Callable[[Native], Rule]
@@ -79,9 +83,11 @@ def same(name: str, back: Back = str) -> Maker:
     return lambda _native: Rule(name, back=back)
 
 
-def by(name: str, convert: Convert, back: Back = str, wrap: str = "{}", lossy: Lossy | None = None) -> Maker:
+def by(
+    name: str, convert: Convert, back: Back = str, wrap: str = "{}", lossy: Lossy | None = None, way: Way | None = None
+) -> Maker:
     """The same rule for every column."""
-    return lambda _native: Rule(name, convert, lossy, wrap, back)
+    return lambda _native: Rule(name, convert, lossy, wrap, back, way)
 
 
 def row(logicals: frozenset[str] | set[str] | str, families: str, maker: Maker) -> RuleRow:

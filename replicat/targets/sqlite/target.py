@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from replicat.model.target import (
@@ -113,9 +114,11 @@ class SqliteDatabase(ConvertingDatabase):
         codec = self.codec(sql, columns)
         data = blob.read()
         self.tally.taken += len(data)
-        rows = codec.rows(data)
+        codec.take_lost()  # of rows that were refused
+        rows = chain.from_iterable(codec.pieces(data))
+        taken: int = self.conn.executemany(sql.insert_values(table, columns), rows).rowcount
         self.count_lost(codec, sql.layout)
-        return self.conn.executemany(sql.insert_values(table, columns), rows).rowcount if rows else 0
+        return taken
 
     def match(self, sql: StagedSql, match: Match) -> int:
         assert isinstance(sql, SqliteSql)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from replicat.targets.sql import canonical as c
+from replicat.targets.sql import ways as w
 from replicat.targets.sql.types import ALL_TEXT, FLOATS, INTEGERS, Native, Rule, RuleRow, by, row, same
 from replicat.targets.sqlite import numbers
 
@@ -16,21 +17,22 @@ def _number(native: Native) -> Rule:
     """Into INTEGER and NUMERIC, where SQLite itself turns text that looks like a number into one."""
     if native.strict:
         return Rule("exact number, whole ones only", numbers.int_of, c.has_idle_zeros, back=c.number_back)
-    return Rule("number, all digits kept up to 15", numbers.number_of, c.has_idle_zeros, back=c.number_back)
+    name = "number, all digits kept up to 15"
+    return Rule(name, numbers.number_of, c.has_idle_zeros, back=c.number_back, way=w.DECIMAL)
 
 
 def _float_in_number(native: Native) -> Rule:
     if native.strict:
         return Rule("exact number, whole ones only", numbers.int_of, c.is_negative_zero, back=c.number_back)
-    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.double_back)
+    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.double_back, way=w.DOUBLE)
 
 
 def _float(_native: Native) -> Rule:
-    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.double_back)
+    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.double_back, way=w.DOUBLE)
 
 
 def _real(_native: Native) -> Rule:
-    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.real_of_double_back)
+    return Rule("exact", numbers.float_of, c.is_negative_zero, back=c.real_of_double_back, way=w.DOUBLE)
 
 
 _NEVER_NUMERIC = frozenset(
@@ -52,18 +54,19 @@ def _literal(native: Native) -> Rule:
 _RULES: tuple[RuleRow, ...] = (
     row("any", "any blob", by("exact", numbers.value_of, numbers.literal)),
     row("any", "text integer real numeric", _literal),
-    row(INTEGERS, "integer numeric any blob", by("exact", int)),
+    row(INTEGERS, "integer numeric any blob", by("exact", int, way=w.INT)),
     row(INTEGERS, "real", by("exact", numbers.int_as_float, c.whole_back)),
-    row("boolean", "integer numeric any blob", by("true as 1, false as 0", numbers.int_of_boolean, c.boolean_back)),
+    row("boolean", "integer numeric any blob", by("true as 1, false as 0", numbers.int_of_boolean, c.boolean_back,
+                                                           way=w.BIT)),
     row("decimal", "integer numeric", _number),
     row("decimal", "real", lambda _n: Rule("nearest number, all digits kept up to 15", c.as_double,
                                             c.has_idle_zeros, back=c.number_back)),
     row("real", "real any blob", _real),
     row("double", "real any blob", _float),
     row(FLOATS, "integer numeric", _float_in_number),
-    row("bytes", "blob any", by("exact", c.bytes_of, c.hex_back)),
+    row("bytes", "blob any", by("exact", c.bytes_of, c.hex_back, way=w.BYTES)),
     row("bytes", "text integer real numeric", lambda n: Rule("hexadecimal text") if n.strict else
-         Rule("exact", c.bytes_of, back=c.hex_back)),
+         Rule("exact", c.bytes_of, back=c.hex_back, way=w.BYTES)),
     row(ALL_TEXT, "text any", same("exact")),
     row(ALL_TEXT, "blob", lambda n: Rule("UTF-8 bytes", c.utf8_of, back=c.utf8_back) if n.strict else Rule("exact")),
     row(_NEVER_NUMERIC, "integer real numeric", same("exact")),

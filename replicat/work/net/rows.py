@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from replicat.model.copytext import render
 from replicat.model.plan import TablePlan
 from replicat.model.target import Bag, Blob, Fill, Match, Patch, Rows, UnmappedError
 from replicat.work.net.compact import BORN, Net
@@ -191,7 +192,7 @@ def _updates(
 
 def blob(rows: Iterable[Image], plan: TablePlan) -> Blob:
     """Whole rows; UnmappedError if one lacks a column."""
-    data, count, partial = plan.layout.form.render(rows, None if plan.pick is None else picker(plan))
+    data, count, partial = render(rows, None if plan.pick is None else picker(plan))
     if partial:
         raise _not_whole(plan, f"the new row with key ({', '.join(str(partial[0][i]) for i in plan.key)})", partial[0])
     return Blob(data, count)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replicat.ddl.dialect import Dialect, Script
+from replicat.model.copytext import render
 from replicat.model.target import Blob, CheckpointRow, Layout, Rows, TargetTable, Work
 from replicat.targets.contract import Admin, Kind, Target, TargetSettings
 from replicat.targets.kinds import kind_of
@@ -155,7 +156,7 @@ class Bench:
 
     def blob(self, *rows: Image) -> Blob:
         """Rows as the target is handed them."""
-        data, count, partial = self.kind.form.render(rows, None)
+        data, count, partial = render(rows)
         assert not partial
         return Blob(data, count)
 

@@ -1,19 +1,25 @@
-"""Rows as lines of text: tabs between values, backslash N for NULL, as COPY and LOAD DATA read them.
+"""Rows as lines of text: tabs between values, backslash N for NULL, as COPY and LOAD DATA read them. So workers hand
+them to every target, whatever it makes of them.
 
 Strategy: join a chunk of rows blindly, then count: if the text holds exactly the tabs, newlines and backslashes that
 the joining put there, no value needed escaping. Only a chunk that fails this is looked at row
-by row, in the same way; and only a row that fails it is escaped value by value.
+by row, in the same way; and only a row that fails it is escaped value by value. A kernel writes the same
+(replicat/work/kernel).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from replicat.model.forms import CHUNK, Form, Pick, Rendered, text_of
 from trails.record import MISSING, Image, Value
 
+Pick = Callable[[Image], Image]
+Rendered = tuple[bytes, int, list[Image]]
+"""The bytes, how many rows are in them, and the rows that were left out because a column is missing."""
+
+CHUNK = 512
 NULL = "\\N"
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r"}
@@ -96,10 +102,15 @@ def _with_nulls(chunk: Sequence[Image]) -> tuple[list[str], int]:
     return lines, nulls
 
 
-def _rows(data: bytes) -> Sequence[Image]:
-    """A line end inside a value is escaped."""
+def rows_of(data: bytes) -> list[list[str | None]]:
+    """The rows of such lines; bytes stay hexadecimal text. A line end inside a value is escaped."""
     return list(map(fields_of, data.split(b"\n")[:-1]))
 
 
-COPY_TEXT = Form(render, _rows, lines=True)
-"""Bytes stay hexadecimal text."""
+def text_of(value: Value) -> str | None:
+    """A value as text: bytes as a database's input functions take them, NULL as None."""
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    if value is MISSING:
+        raise ValueError("a missing column has no text")
+    return value
