@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("extract", "trails", "tests", "demo", "replicat", "pump", "collector", "ggsci")
 TESTS = {
     "extract/sources/postgres/kernel/capture": ("tests/property/test_packed_decoder.py",),
+    "replicat/targets/sql/kernel/convert": ("tests/property/test_converted.py",),
     "replicat/work/kernel/apply": (
         "tests/property/test_usual_parts.py",
         "tests/property/test_usual_maps.py",

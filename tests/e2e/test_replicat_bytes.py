@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from demo.patience import wait_for
-from replicat.model.forms import ROWS
 from replicat.targets.sqlite.link import connect
 from tests.support.replicat_bench import Bench
 from tests.support.replicat_trail import table
@@ -49,11 +48,8 @@ def rows(count: int, value: str) -> list[list[str]]:
     return [[f"{count}-{number}", value] for number in range(count)]
 
 
-def size_of(bench: Bench, images: list[list[str]]) -> int:
-    """Their length as they are handed over: where SQL takes no text of many rows, in the form of the workers."""
-    if bench.url.startswith("sqlite:"):
-        apart = [[value.encode().decode() for value in image] for image in images]  # as they come out of a trail
-        return len(ROWS.render(apart, None)[0])
+def size_of(images: list[list[str]]) -> int:
+    """Their length as they are handed over, as lines of text."""
     return sum(len("\t".join(image)) + 1 for image in images)
 
 
@@ -66,12 +62,12 @@ def test_bytes_into_the_target_are_those_of_the_rows(bench: Bench):
     for count in (FEW, MANY):
         new = rows(count, "x" * 50)
         bench.feed.tx(*((Op.INSERT, KV, image) for image in new))
-        assert written(bench.run()) == size_of(bench, new)
+        assert written(bench.run()) == size_of(new)
         changed = rows(count, "y" * 60)
         bench.feed.tx(*((Op.UPDATE, KV, image) for image in changed))
-        assert size_of(bench, changed) <= written(bench.run()) <= 2 * size_of(bench, changed)
+        assert size_of(changed) <= written(bench.run()) <= 2 * size_of(changed)
         bench.feed.tx(*((Op.DELETE, KV, image) for image in changed))
-        keys = size_of(bench, [image[:1] for image in changed])
+        keys = size_of([image[:1] for image in changed])
         assert keys <= written(bench.run()) <= 2 * keys
     assert written(bench.run()) == 0
 
@@ -91,7 +87,7 @@ def test_what_was_rolled_back_never_happened(bench: Bench):
     target.commit = gone  # type: ignore[method-assign]
     try:
         wait_for(lambda: process.step() or process.counters().operations)
-        assert written(process) == size_of(bench, new)
-        assert target.tally.taken == 2 * size_of(bench, new)
+        assert written(process) == size_of(new)
+        assert target.tally.taken == 2 * size_of(new)
     finally:
         process.close()

@@ -134,7 +134,9 @@ def test_wheel_holds_the_six_packages_and_what_they_read(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     page = ("templates/overview.html", "static/page.js", "static/uPlot.iife.min.js", "static/uPlot.LICENSE")
     assert {f"ggsci/web/{name}" for name in page} <= set(names)
-    kernels = ("extract/sources/postgres/kernel/capture", "replicat/work/kernel/apply")
+    kernels = (
+        "extract/sources/postgres/kernel/capture", "replicat/targets/sql/kernel/convert", "replicat/work/kernel/apply",
+    )  # fmt: skip
     assert {f"{kernel}{EXTENSION_SUFFIXES[0]}" for kernel in kernels} <= set(names)
 
 

@@ -1,8 +1,7 @@
 """Compaction against serial replay: whatever the order of changes, the net effect gives the rows that replay gives.
 
-Rows stay Python values here: what writes them as COPY text, and what reads it, is replaced by nothing (`raw`), so that
-hundreds of thousands of cases take seconds. Three keys are alike, so only sequences whose keys appear in the order
-1, 2, 3 are walked. tests/e2e/test_replicat_replay.py runs a sample through real targets.
+Three keys are alike, so only sequences whose keys appear in the order 1, 2, 3 are walked.
+tests/e2e/test_replicat_replay.py runs a sample through real targets.
 """
 
 from __future__ import annotations

@@ -24,11 +24,12 @@ MYSQL = [
     ("char", "char(3)"), ("text", "char(3)"), ("text", "varchar(9)"), ("bytes", "varbinary(9)"), ("date", "date"),
     ("date", "datetime"), ("time", "time(3)"), ("timestamp", "datetime(3)"), ("timestamptz", "datetime"),
     ("timestamp", "timestamp(6)"), ("timestamptz", "timestamp"), ("json", "longtext"),
+    ("json", "json"), ("real", "float"), ("uuid", "binary(16)"),
 ]  # fmt: skip
 SQLITE = [
     ("bigint", "bigint"), ("boolean", "boolean"), ("decimal", "numeric(14,2)"), ("real", "real"), ("double", "double"),
     ("double", "blob"), ("text", "varchar(9)"), ("bytes", "blob"), ("bytes", "text"), ("timestamptz", "timestamptz"),
-    ("double", "numeric"),
+    ("double", "numeric"), ("decimal", "real"), ("text", "integer"),
 ]  # fmt: skip
 KINDS = [("mysql", *pair) for pair in MYSQL] + [("sqlite", *pair) for pair in SQLITE]
 TEXTS = (
@@ -108,13 +109,27 @@ def test_what_is_usual_is_done_by_the_kernel() -> None:
     for base, logical, column in KINDS:
         codec = codec_of([(base, logical, column)])
         way = codecs._way(codec.rules[0])
-        assert way is not None, (base, logical, column)
+        assert (way is None) == bool(codec._rest)
+        if way is None:
+            continue
         ways.add(way.usual)
         data, _, _ = render([[USUAL[way.usual]], [None]])
         assert codec._converter.rows(data) is not None, (base, logical, column)
         assert base == "sqlite" or codec._converter.lines(data) is not None, (base, logical, column)
     assert ways == set(Usual)
-    assert codec_of([("mysql", "json", "json")])._converter is None
+
+
+def test_a_column_without_a_way_is_converted_beside_the_others() -> None:
+    """The kernel does those, and what is refused is told as the plain code tells it."""
+    kinds = [("mysql", "timestamptz", "datetime"), ("mysql", "json", "json"), ("mysql", "boolean", "tinyint(1)")]
+    rows = [["2024-01-01 00:00:00+00", '{"a":1}', "true"], ["2024-01-02 00:00:00+00", None, "false"]]
+    codec, (data, _, _) = codec_of(kinds), render(rows)
+    assert codec._usual(data) == [("2024-01-01 00:00:00", '{"a": 1}', "1"), ("2024-01-02 00:00:00", None, "0")]
+    assert codec.take_lost() == 1
+    data, _, _ = render([*rows, ["2024-01-03 00:00:00+00", "{", "true"]])
+    assert codec._usual(data) is None
+    with pytest.raises(RefusedError, match=r"column c1 \(json\) of row \(2024-01-03 00:00:00\+00\): json value"):
+        codec.rows(data)
 
 
 def test_many_pieces_are_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ CAPTURE = "extract.sources.postgres.kernel.capture"
 
 def test_those_that_were_built_are_named_and_loaded() -> None:
     """`make setup` has built them, as gcc is there."""
-    assert kernels.built() == ["apply", "capture"]
+    assert kernels.built() == ["apply", "capture", "convert"]
     assert kernels.loaded(CAPTURE) is not None
     assert kernels.loaded(f"{CAPTURE}d") is None
 

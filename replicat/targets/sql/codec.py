@@ -50,8 +50,10 @@ class Codec:
         self._lost = 0
         self.key = [i for i, spec in enumerate(specs) if spec.name in key]
         ways = list(map(_way, self.rules))
-        fits = kernel.Converter is not None and None not in ways and 0 < len(ways) <= kernel.WIDEST
-        self._converter: Any = kernel.Converter(ways, [spec.required for spec in specs]) if fits else None
+        self._rest = [i for i, way in enumerate(ways) if way is None]  # columns that a kernel leaves as they are
+        fits = kernel.Converter is not None and 0 < len(ways) <= kernel.WIDEST
+        required = [spec.required for spec in specs]
+        self._converter: Any = kernel.Converter([way or KEPT for way in ways], required) if fits else None
 
     def take_lost(self) -> int:
         """How many values declared rules have changed since it was asked last."""
@@ -67,14 +69,17 @@ class Codec:
     def pieces(self, data: bytes) -> Iterator[list[tuple[Any, ...]]]:
         """The same, some thousands at a time; a value is refused where its piece is asked for."""
         for piece, usual in self._cut(data):
-            found = self._converter.rows(piece) if usual else None
+            found = self._usual(piece) if usual else None
             yield self._converted(piece) if found is None else found
 
     def lines(self, data: bytes) -> Iterator[bytes]:
         """The same as lines again, for a target that takes text alone."""
         for piece, usual in self._cut(data):
-            found = self._converter.lines(piece) if usual else None
-            yield render(self._converted(piece))[0] if found is None else found
+            if usual and not self._rest and (found := self._converter.lines(piece)) is not None:
+                yield found
+            else:
+                rows = self._usual(piece) if usual and self._rest else None
+                yield render(self._converted(piece) if rows is None else rows)[0]
 
     def _cut(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
         """Whole lines, and whether they may be usual."""
@@ -83,6 +88,19 @@ class Codec:
             end = data.find(b"\n", at + PIECE_BYTES) + 1 or len(data)
             piece, at = data[at:end], end
             yield piece, self._converter is not None and _is_utf8(piece)
+
+    def _usual(self, piece: bytes) -> list[tuple[Any, ...]] | None:
+        """Rows of which the kernel converted what it can; None: something in them is not usual."""
+        rows: list[tuple[Any, ...]] | None = self._converter.rows(piece)
+        if not rows or not self._rest:
+            return rows
+        columns: list[Column] = list(map(list, zip(*rows, strict=True)))
+        try:
+            for i in self._rest:
+                columns[i] = self._column(i, columns)
+        except RefusedError:
+            return None  # the plain code tells it, with the key as it came
+        return list(zip(*columns, strict=True))
 
     def _converted(self, piece: bytes) -> list[tuple[Any, ...]]:
         columns: list[Column] = list(map(list, zip(*rows_of(piece), strict=True)))

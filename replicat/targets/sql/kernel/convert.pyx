@@ -275,7 +275,7 @@ cdef bint is_decimal(Field *f) noexcept:
 
 
 cdef object decimal(Field *f, Py_ssize_t *lost):
-    """As SQLite's NUMERIC affinity has it: an int where nothing but zeros stands behind the point, else a double.
+    """An int where nothing but zeros stands behind the point, else a double.
 
     A whole number below 2 ** 53 by a power of ten up to 22 is rounded once, so it is the nearest double.
     """
