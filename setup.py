@@ -29,4 +29,4 @@ def _extensions() -> list[Extension]:
     return made if cythonize is None else cythonize(made)
 
 
-setup(ext_modules=_extensions())
+setup(ext_modules=_extensions(), options={"build_ext": {"parallel": len(KERNELS)}})

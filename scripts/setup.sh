@@ -111,7 +111,7 @@ $venv/bin/python -m pip check --disable-pip-version-check >>$log 2>&1 || {
     fail "requirements.lock lacks something for $($venv/bin/python --version) (lines above): add it to constraints.txt, then make locked"
 }
 
-$venv/bin/python -c 'import extract.sources.postgres.kernel.capture, replicat.work.kernel.apply' >>$log 2>&1 ||
+$venv/bin/python -c 'import extract.sources.postgres.kernel.capture, replicat.targets.sql.kernel.convert, replicat.work.kernel.apply' >>$log 2>&1 ||
     say "no kernels could be compiled, so capturing and applying take several times the CPU: apt-get install gcc python3-dev, then make setup ($log has the reason)"
 
 # --- Java, for Spark ------------------------------------------------------------------------------------------------

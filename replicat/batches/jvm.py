@@ -100,6 +100,7 @@ class Jvm:
 
     def connect(self) -> Any:
         """py4j's gateway, once the JVM has told its port. Raises ChildProcessError if it ends before."""
+        from py4j.protocol import INPUT_CONVERTER
         from pyspark.java_gateway import launch_gateway
 
         while not os.path.exists(self._port):  # it appears whole, by a rename
@@ -119,6 +120,10 @@ class Jvm:
             for name in told:
                 os.environ.pop(name, None)
         self.gateway.proc = self.process
+        # Each of pyspark's own is asked about every argument, and one loads NumPy, Arrow and pandas to answer: 50 MB and
+        # half a second of CPU. We give the JVM no such values.
+        of_py4j = [one for one in INPUT_CONVERTER if type(one).__module__.startswith("py4j.")]
+        self.gateway._gateway_client.converters = of_py4j  # noqa: SLF001  -- it has no other door
         return self.gateway
 
     def ended(self) -> str:

@@ -289,6 +289,9 @@ def test_a_started_process_answers_and_stops(group: Group):
     assert (found["program"], found["operations"], found["transactions"]) == ("REPLICAT", 7, 7)
     assert (found["backlog_bytes"], found["lag_us"], found["backlog_us"]) == (0, 0, 0)
     assert (found["extra"]["batches"], found["extra"]["rows_discarded"]) == (7, 0)
+    assert group.process is not None
+    loaded = Path(f"/proc/{group.process.pid}/maps").read_text()
+    assert not [name for name in ("numpy", "pandas", "pyarrow") if f"/{name}/" in loaded]  # no MAP needs them
     report = Path(group.home.report("REP1")).read_text()
     assert "Database Version:\nPostgreSQL" in report
     assert "MAP resolved (entry src.*): MAP src.log, TARGET public.log. Key columns: none" in report
