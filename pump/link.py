@@ -21,6 +21,7 @@ from typing import Any
 from pump.params import PumpParams
 from trails.errors import AwayError, GateError, OperatorError, ProtocolError, UntrustedError
 from trails.host import THIS_HOST, Host
+from trails.keepalive import keep_alive
 from trails.link import tls
 from trails.runtime.home.home import Home
 from trails.runtime.language.remotehost import RemoteHost
@@ -157,7 +158,8 @@ def _hear_plain_refusal(plain: socket.socket, who: str, deadline: float) -> None
 def ask(request: LinkRequest, timeout: float, answer: float, verb: str = "START COLLECTOR") -> int:
     """Ask the Manager; the port that it tells. Raises as dial()."""
     with _connect(request, request.port, request.manager, timeout) as sock:
-        _notice_death(sock, timeout)
+        every = max(1, int(timeout / 3))
+        keep_alive(sock, idle=every, every=every)  # its host may go while we wait for its answer
         try:
             sock.settimeout(timeout)
             sock.sendall(request.line(verb))
@@ -167,14 +169,6 @@ def ask(request: LinkRequest, timeout: float, answer: float, verb: str = "START 
         except OSError as error:
             raise AwayError(f"{request.manager} did not answer: {_reason(error)}") from None
     return parse_reply(line, request.manager)
-
-
-def _notice_death(sock: socket.socket, seconds: float) -> None:
-    """Let the system find out within about `seconds` if the Manager's host went away while we wait for its answer."""
-    every = max(1, int(seconds / 3))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, every), (socket.TCP_KEEPINTVL, every), (socket.TCP_KEEPCNT, 3)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _read_line(sock: socket.socket, deadline: float, who: str, silence: float = ANSWER_SECONDS) -> bytes:

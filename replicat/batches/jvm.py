@@ -120,7 +120,7 @@ class Jvm:
             for name in told:
                 os.environ.pop(name, None)
         self.gateway.proc = self.process
-        # Each of pyspark's own is asked about every argument, and one loads NumPy, Arrow and pandas to answer: 50 MB and
+        # Each of pyspark's own is asked about every argument, and one loads NumPy, Arrow and pandas for it: 80 MB, and
         # half a second of CPU. We give the JVM no such values.
         of_py4j = [one for one in INPUT_CONVERTER if type(one).__module__.startswith("py4j.")]
         self.gateway._gateway_client.converters = of_py4j  # noqa: SLF001  -- it has no other door

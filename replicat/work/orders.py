@@ -20,6 +20,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from trails.controlflow import ControlFlowError
+from trails.keepalive import keep_alive
 
 Kept = tuple[Any, Any]
 """Plans and columns of a Task, which are the same for many orders."""
@@ -78,13 +79,8 @@ class Greeting:
 
 
 def kept_alive(end: socket.socket) -> None:
-    """A TCP link whose other host is lost ends within half a minute; small messages don't wait for others."""
-    for option, value in (
-        (socket.TCP_NODELAY, 1), (socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3),
-        (socket.TCP_USER_TIMEOUT, 30_000),
-    ):  # fmt: skip
-        end.setsockopt(socket.IPPROTO_TCP, option, value)
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    """A TCP link whose other host is lost ends within half a minute."""
+    keep_alive(end, idle=10, every=5)
 
 
 class OrderLink:

@@ -16,6 +16,7 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from trails.errors import OperatorError
+from trails.keepalive import keep_alive
 
 DIAL_SECONDS: Final = 10.0
 _OPTIONS: Final = ("unix_socket", "user", "password", "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
@@ -116,12 +117,7 @@ class ServerUrl:
             raise OperatorError(
                 f"{self.keyword}: {self.host!r:.80} is no host's name: {error}", hint="Mend the host in the URL"
             ) from None
-        for option, value in (
-            (socket.TCP_NODELAY, 1), (socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3),
-            (socket.TCP_USER_TIMEOUT, 60_000),
-        ):  # fmt: skip
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(sock, idle=30, every=10)
         return sock
 
 
