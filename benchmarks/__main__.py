@@ -27,6 +27,7 @@ from benchmarks import (
     load,
     machine,
     prompt,
+    quiet,
     sqlitequeue,
     triggerqueue,
 )
@@ -48,6 +49,7 @@ NAMES = (
     "load",
     "compare",
     "latency",
+    "quiet",
     "growing",
 )
 QUICK = {"rows_scale": 0.1, "runs": 1, "seconds": 10.0}
@@ -118,6 +120,8 @@ def _works(names: set[str], run: Run) -> list[tuple[str, Callable[[], None]]]:
         works += [(f"{title} {w.name}", partial(backlog.measure, run, w, both)) for w in run.workloads]
     if "latency" in names:
         works.append(("latency", partial(latency.measure, run)))
+    if quiet.NAME in names:
+        works.append((quiet.NAME, partial(quiet.measure, run)))
     if growing.NAME in names:
         works += [
             (f"growing {curve.name}", partial(growing.measure, run, curve)) for curve in growing.curves(run.scale)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from benchmarks import machine, peers
 from benchmarks.bed import Bed
 from benchmarks.options import Run
-from benchmarks.ours import Ours, Progress, started
+from benchmarks.ours import JVM, REPLICAT, WORKERS, Ours, Progress, started
 from benchmarks.results import OURS, Line
 from benchmarks.workloads import Workload
 from demo.embedded import processes_in
@@ -153,14 +153,9 @@ class EndToEnd:
 
     def _pids(self) -> dict[str, list[int]]:
         """Each process that lives; Replicat's with Spark's JVM and workers."""
-        ours = self.ours
-        found = {
-            "Extract": [ours.pid(ours.source, "EXT1") or 0],
-            "pump": [ours.pid(ours.source, "PMP1") or 0],
-            "Collector": [ours.collector_pid()],
-            "Replicat with Spark": machine.family(ours.pid(ours.target, "REP1") or 0),
-        }
-        return {name: [pid for pid in pids if pid] for name, pids in found.items()}
+        found = self.ours.programs()
+        spark = {"Replicat with Spark": found[REPLICAT] + found[JVM] + found[WORKERS]}
+        return {name: found[name] for name in ("Extract", "pump", "Collector")} | spark
 
     def _cpu(self) -> dict[str, float]:
         return {name: machine.cpu_seconds(*pids) for name, pids in self._pids().items()}

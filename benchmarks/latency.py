@@ -11,7 +11,7 @@ import multiprocessing
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psycopg
 
@@ -25,7 +25,7 @@ from benchmarks.workloads import W5_KEYS, W5_RATE
 
 CASE = f"W5 {W5_RATE} updates/s"
 WARM_SECONDS = 3.0
-BARS = {"p50": 12.0, "p95": 30.0}
+BARS = {"p50 ms": 12.0, "p95 ms": 30.0, "busy cores, all of Trailgate": 0.4}
 LAST_SECONDS = 30.0
 
 
@@ -39,7 +39,7 @@ def measure(run: Run) -> None:
         rivals = [lambda: _native(run, bed, found)] if run.peers else []
         run.interleaved(*rivals, lambda: _ours(run, bed, ours, found))
     for (who, what), values in found.items():
-        bar = BARS.get(what.partition(" ")[0]) if who == OURS else None
+        bar = BARS.get(what) if who == OURS else None
         run.take(Line("latency", CASE, who, what, tuple(values), bar, NATIVE if who == OURS else "", less=True))
 
 
@@ -58,7 +58,7 @@ def _ours(run: Run, bed: Bed, ours: Ours, found: dict[tuple[str, str], list[floa
     bed.copy_slot(ours.slot)
     ours.target.run("START MANAGER", "START REPLICAT REP1")
     ours.source.run("START MANAGER", "START EXTRACT *")
-    _take(OURS, found, *_measure(run, bed, ours.check_alive))
+    _take(OURS, found, *_measure(run, bed, ours.check_alive, ours.cpu))
     ours.stop()
 
 
@@ -68,15 +68,20 @@ def _level(bed: Bed) -> None:
     bed.source.sql("VACUUM bench.accounts", SOURCE_DB)
 
 
-def _take(who: str, found: dict[tuple[str, str], list[float]], delays: Sequence[float], busy: float) -> None:
+def _take(
+    who: str, found: dict[tuple[str, str], list[float]], delays: Sequence[float], busy: Mapping[str, float]
+) -> None:
     cuts = statistics.quantiles(delays, n=100)
     for what, value in (("p50 ms", cuts[49]), ("p95 ms", cuts[94]), ("p99 ms", cuts[98]), ("worst ms", max(delays))):
         found.setdefault((who, what), []).append(value * 1000)
-    found.setdefault((who, "busy cores"), []).append(busy)
+    for what, cores in busy.items():
+        found.setdefault((who, f"busy cores, {what}"), []).append(cores)
 
 
-def _measure(run: Run, bed: Bed, alive: Callable[[], None]) -> tuple[list[float], float]:
-    """Delays of all commits after the warm-up, in seconds, and how many cores were busy."""
+def _measure(
+    run: Run, bed: Bed, alive: Callable[[], None], cpu: Callable[[], dict[str, float]] = dict
+) -> tuple[list[float], dict[str, float]]:
+    """Delays of all commits after the warm-up, in seconds, and how many cores were busy: with what `cpu` tells."""
     count = int((WARM_SECONDS + run.seconds) * W5_RATE)
     keys = _keys(count)
     # Spawned, not forked: a fork would hold what tells the servers' guards that we are dead.
@@ -84,16 +89,19 @@ def _measure(run: Run, bed: Bed, alive: Callable[[], None]) -> tuple[list[float]
     committed = context.RawArray(ctypes.c_double, count)
     loader = context.Process(target=_load, args=(bed.source.url(SOURCE_DB), keys, committed), daemon=True)
     _await_connected(bed, alive)
-    busy, began = machine.busy_seconds(), time.monotonic()
+    used, busy, began = cpu(), machine.busy_seconds(), time.monotonic()
     loader.start()
     try:
         seen = _watch(bed.target.url(TARGET_DB), keys, committed, alive)
     finally:
         loader.kill()
         loader.join()
-    cores = (machine.busy_seconds() - busy) / (time.monotonic() - began)
+    took, whole = time.monotonic() - began, machine.busy_seconds() - busy
+    shares = {name: seconds - used.get(name, 0.0) for name, seconds in cpu().items()}
+    ours = {"all of Trailgate": sum(shares.values()), **shares} if shares else {}
     warm = int(WARM_SECONDS * W5_RATE)
-    return [seen[i] - committed[i] for i in range(warm, count)], cores
+    delays = [seen[i] - committed[i] for i in range(warm, count)]
+    return delays, {name: seconds / took for name, seconds in {"whole machine": whole, **ours}.items()}
 
 
 def _keys(count: int) -> list[int]:

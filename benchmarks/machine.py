@@ -67,11 +67,20 @@ def busy_seconds() -> float:
 
 def peak_megabytes(pid: int) -> float:
     """The most memory a process has had resident."""
+    return _megabytes(pid, "VmHWM")
+
+
+def resident_megabytes(pid: int) -> float:
+    """The memory that a process has resident; what it shares with others is counted for each."""
+    return _megabytes(pid, "VmRSS")
+
+
+def arguments(pid: int) -> list[str]:
+    """A process's command; empty if it is gone."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+        return []
 
 
 def family(pid: int) -> list[int]:
@@ -84,6 +93,14 @@ def family(pid: int) -> list[int]:
     for member in found:
         found += children.get(member, [])
     return found
+
+
+def _megabytes(pid: int, name: str) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
 
 
 def _stat(pid: int) -> list[str]:

@@ -29,6 +29,12 @@ from trails.runtime.home.home import Home
 from trails.runtime.home.status import status_of
 
 SLOW = 600.0
+REPLICAT, JVM, WORKERS = "Replicat", "Replicat's JVM", "Replicat's workers"
+PROGRAMS = {
+    "extract": "Extract", "pump": "pump", "collector": "Collector", "replicat": REPLICAT,
+    "replicat.work.sparkdaemon": WORKERS, "ggsci.manager": "Managers",
+}  # fmt: skip
+"""By the module that Python runs."""
 
 
 class Ours:
@@ -121,6 +127,21 @@ class Ours:
                 raise PipelineError(f"{group} does not start:\n{self.pipeline.state()}")
             time.sleep(0.005)
         return pid
+
+    def programs(self) -> dict[str, list[int]]:
+        """Each process of ours that lives, by what it is; ggsci's commands left out."""
+        found: dict[str, list[int]] = {name: [] for name in (*PROGRAMS.values(), JVM)}
+        for pid in self.pipeline.guard.pids():
+            command = machine.arguments(pid)
+            if command and command[0].endswith("java"):
+                found[JVM].append(pid)
+            elif name := next((PROGRAMS[one] for one in command if one in PROGRAMS), ""):
+                found[name].append(pid)
+        return found
+
+    def cpu(self) -> dict[str, float]:
+        """What each of them has used so far, in seconds."""
+        return {name: machine.cpu_seconds(*pids) for name, pids in self.programs().items()}
 
     def collector_pid(self) -> int:
         """The Collector's process."""

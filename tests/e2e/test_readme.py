@@ -89,7 +89,7 @@ def _line(line: str) -> str:
 
 
 SLOW = re.compile(r"^(\w+ \w+) is still starting", re.MULTILINE)
-STILL = re.compile(r"^(START|WAIT) .*: \d+ s so far\n", re.MULTILINE)
+STILL = re.compile(r"^[A-Z]+ .*: \d+ s so far\n", re.MULTILINE)
 """What START says where a process takes long to begin, and what commands say while they wait: the machine is busy."""
 
 
