@@ -36,6 +36,28 @@ def built() -> list[str]:
     return sorted(path.name.removesuffix(EXTENSION_SUFFIXES[0]) for path in found)
 
 
+def state(*, on: bool = True) -> str:
+    """Which of them run here, for people: each that was built is loaded, unless they are switched off."""
+    if not on or are_off():
+        return f"switched off; built: {', '.join(built()) or 'none'}"
+    found = [_of(folder) for package in _PACKAGES for folder in sorted(_ROOT.glob(f"{package}/**/kernel"))]
+    return ", ".join(sorted(found))
+
+
+def _of(folder: Path) -> str:
+    """Its name, and why it does not run if it doesn't."""
+    where = folder.relative_to(_ROOT)
+    path = next(folder.glob(f"*{EXTENSION_SUFFIXES[0]}"), None)
+    if path is None:
+        return f"none was built in {where}"
+    name = path.name.removesuffix(EXTENSION_SUFFIXES[0])
+    try:
+        importlib.import_module(".".join((*where.parts, name)))
+    except ImportError as error:
+        return f"{name} does not load ({error})"
+    return name
+
+
 def loaded(module: str) -> ModuleType | None:
     """A compiled module; None where it was not built, or is not wanted."""
     if are_off():

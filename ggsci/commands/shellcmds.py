@@ -15,6 +15,7 @@ from typing import Any
 from ggsci.commands.session import MAX_NESTING, OperatorSession, masked
 from ggsci.table.grammar import CommandError, Parsed
 from trails import kernels
+from trails.runtime.language import globals as globals_file
 
 
 def help_(session: OperatorSession, command: Parsed) -> None:
@@ -178,10 +179,11 @@ def versions(session: OperatorSession, _command: Parsed) -> Any:
     """Trailgate, Python, system, and where the documents are."""
     from trails.runtime.report.report import release
 
+    wanted = globals_file.read(session.home).one("KERNELS", True)
     facts = {
         "Trailgate": release("not installed (run from its sources)"), "Python": sys.version.split()[0],
         "Operating System": f"{platform.system()} {platform.release()}", "Node": platform.node(),
-        "Machine": platform.machine(), "Kernels": ", ".join(kernels.built()) or "none was built",
+        "Machine": platform.machine(), "Kernels": kernels.state(on=wanted),
         "Documents": documents(),
     }  # fmt: skip
     if session.login is not None:

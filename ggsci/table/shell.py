@@ -44,7 +44,7 @@ ROWS = (
          "INFO PARAM EXTTRAIL ; INFO PARAM *TRAIL", lists=True, notes="HELP PARAM lists them all, by program."),
     row(SHELL, "VERSIONS", "shellcmds:versions", None,
          "Show the versions of Trailgate, Python, the system, and after DBLOGIN the database; which compiled "
-         "kernels were built; and the folder of the documents.",
+         "kernels run; and the folder of the documents.",
          "VERSIONS", lists=True),
     row(SHELL, "EXIT", "shellcmds:exit_", None, "Leave ggsci; the processes go on.", "EXIT ; QUIT"),
 )  # fmt: skip

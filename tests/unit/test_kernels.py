@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg  # noqa: F401  -- it loads libpq
 import pytest
 
+import extract
 from extract.sources.postgres.driver import Stream
 from extract.sources.postgres.kernel import libpq
 from trails import kernels
@@ -33,9 +36,24 @@ def test_switched_off_none_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     kernels.switch(on=globals_file.read(home).one("KERNELS", True))
     assert kernels.are_off()
     assert kernels.loaded(CAPTURE) is None
+    assert kernels.state() == "switched off; built: apply, capture, convert"
     Path(home.globals).write_text("KERNELS MAYBE\n")
     with pytest.raises(ParamErrors, match="expected ON or OFF"):
         globals_file.read(home)
+
+
+def test_versions_tells_which_kernels_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lies there and cannot be loaded, as of another Python, is told with the reason."""
+    assert kernels.state() == "apply, capture, convert"
+    assert kernels.state(on=False) == "switched off; built: apply, capture, convert"
+    for name, data in (("one", b"no library"), ("two", None)):
+        folder = tmp_path / "extract" / name / "kernel"
+        folder.mkdir(parents=True)
+        if data is not None:
+            (folder / f"quick{EXTENSION_SUFFIXES[0]}").write_bytes(data)
+    monkeypatch.setattr(kernels, "_ROOT", tmp_path)
+    monkeypatch.setattr("extract.__path__", [*extract.__path__, str(tmp_path / "extract")])
+    assert re.fullmatch(r"none was built in extract/two/kernel, quick does not load \(.+\)", kernels.state())
 
 
 def test_what_was_left_out_before_the_first_gulp_halts_the_kernel_too() -> None:
