@@ -89,8 +89,9 @@ if [ ! -x $venv/bin/python ]; then
     pwd > $venv/.place
 fi
 
+# Not compiled: what is imported is compiled then, and that is a small part of it.
 pip_install() {
-    $venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps "$@" </dev/null >>$log 2>&1 || {
+    $venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile "$@" </dev/null >>$log 2>&1 || {
         tail -n 15 $log >&2
         fail "pip could not install the dependencies (whole log: $log): check the network and the package index, then run this again"
     }

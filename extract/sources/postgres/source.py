@@ -62,7 +62,6 @@ from trails.runtime.report.stats import DdlCounts
 
 GULP: Final = 1 << 18
 RICH: Final = 2048
-NAP: Final = 0.0005
 STATUS_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 1.0
 PAGE_HEADER: Final = 40
@@ -341,8 +340,8 @@ class PostgresSource(LogSource):
             return False
         sink.grew(size)
         thick, self._thick = self._thick, size >= RICH
-        if size < GULP and (thick or self._thick) and not self._stream.local:
-            time.sleep(NAP)
+        if size < GULP and (thick or self._thick) and self._stream.nap:
+            time.sleep(self._stream.nap)
         return thick or self._thick
 
     def _report(self, now: float) -> None:
