@@ -188,6 +188,7 @@ class MysqlDatabase(ConvertingDatabase):
             if self._infile:
                 taken, warnings = self._load(sql.load(letter, columns, wraps), codec, blob)
             else:
+                codec.take_lost()  # as in _load
                 rows = codec.rows(blob.read())
                 taken, warnings = self._insert_rows(sql.insert_values(letter, columns), wraps, codec.table, rows)
         if warnings or taken != blob.rows:

@@ -69,17 +69,13 @@ class Codec:
     def pieces(self, data: bytes) -> Iterator[list[tuple[Any, ...]]]:
         """The same, some thousands at a time; a value is refused where its piece is asked for."""
         for piece, usual in self._cut(data):
-            found = self._usual(piece) if usual else None
-            yield self._converted(piece) if found is None else found
+            yield self._piece(piece, usual=usual)
 
     def lines(self, data: bytes) -> Iterator[bytes]:
         """The same as lines again, for a target that takes text alone."""
         for piece, usual in self._cut(data):
-            if usual and not self._rest and (found := self._converter.lines(piece)) is not None:
-                yield found
-            else:
-                rows = self._usual(piece) if usual and self._rest else None
-                yield render(self._converted(piece) if rows is None else rows)[0]
+            found = self._converter.lines(piece) if usual and not self._rest else None
+            yield render(self._piece(piece, usual=usual))[0] if found is None else found
 
     def _cut(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
         """Whole lines, and whether they may be usual."""
@@ -88,6 +84,10 @@ class Codec:
             end = data.find(b"\n", at + PIECE_BYTES) + 1 or len(data)
             piece, at = data[at:end], end
             yield piece, self._converter is not None and _is_utf8(piece)
+
+    def _piece(self, piece: bytes, *, usual: bool) -> list[tuple[Any, ...]]:
+        found = self._usual(piece) if usual else None
+        return self._converted(piece) if found is None else found
 
     def _usual(self, piece: bytes) -> list[tuple[Any, ...]] | None:
         """Rows of which the kernel converted what it can; None: something in them is not usual."""

@@ -76,7 +76,7 @@ cdef class Converter:
                 p = self.field(p, end, i, &field)
                 if p == NULL:
                     return None
-                if field.n == 2 and field.p[0] == ESCAPE and field.p[1] == 78:
+                if is_null(&field):
                     if self.required[i]:
                         return None
                     o[0], o[1] = ESCAPE, 78
@@ -114,7 +114,7 @@ cdef class Converter:
                 p = self.field(p, end, i, &field)
                 if p == NULL:
                     return None
-                if field.n == 2 and field.p[0] == ESCAPE and field.p[1] == 78:
+                if is_null(&field):
                     if self.required[i]:
                         return None
                     value = None
@@ -210,6 +210,10 @@ cdef class Converter:
         if way == BIT:
             return 1 if f.n == 4 else 0
         return bytes_of(f)
+
+
+cdef inline bint is_null(Field *f) noexcept:
+    return f.n == 2 and f.p[0] == ESCAPE and f.p[1] == 78
 
 
 cdef inline bint is_digit(uint8_t c) noexcept:
