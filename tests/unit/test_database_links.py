@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import socket
 import ssl
 from pathlib import Path
 
@@ -119,20 +118,3 @@ def test_CHECK_PARAMS_tells_of_an_unverified_link(monkeypatch):
     notes = replicat_checking.check(wanted, None, Home("/nowhere"), FaultFs()).notes
     for note, host in zip(notes[:2], ("192.0.2.1", "192.0.2.2"), strict=True):
         assert f"The link to the database on {host} is not verified" in note
-
-
-@pytest.mark.parametrize(("ours", "nap"), [("127.0.0.1", pgdriver.NEAR_NAP), ("127.0.0.2", pgdriver.NAP)])
-def test_a_stream_on_one_host_has_a_small_buffer_and_longer_naps(ours: str, nap: float) -> None:
-    """One of another address may be of another host, where so small a buffer would take the link its speed."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as link:
-        link.bind((ours, 0))
-        link.connect(server.getsockname())
-        before = link.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        assert pgdriver._nap(link.fileno()) == nap
-        after = link.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        assert (after == 2 * pgdriver.NEAR_BUFFER) if nap == pgdriver.NEAR_NAP else (after == before)
-
-
-def test_a_stream_whose_link_is_lost_already_is_told_by_who_reads_it() -> None:
-    with socket.socket() as link:
-        assert pgdriver._nap(link.fileno()) == pgdriver.NAP

@@ -32,6 +32,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import wait
 
 from extract.sources.postgres.kernel import libpq
+from extract.sources.postgres.naps import Naps
 from extract.sources.postgres.pgoutput import EPOCH_US, PgoutputError, lsn_text, quoted
 from trails.errors import AwayError, GateError, OperatorError
 from trails.runtime.process import checking
@@ -61,14 +62,6 @@ PROBE_SECONDS: Final = 10.0
 """So long another connection may take to find that out."""
 DEAD_SECONDS: Final = 60.0
 """And one that has sent nothing on a stream for so long, though it was asked to; as its own wal_receiver_timeout."""
-NAP: Final = 0.0005
-"""How long to wait behind a rich read for the next one, where the server sends each row by itself."""
-NEAR_NAP: Final = 0.004
-NEAR_BUFFER: Final = 32 << 10
-"""By TCP on one host the system sends each row's packet through all its layers at once, a third of what the server has
-to do. Where the reader's buffer is full it gathers them. So this buffer is small, and the nap longer than it lasts.
-To another host so small a buffer would cost the link its speed.
-"""
 _LOOK_SECONDS: Final = 0.1
 """How often a wait looks if a signal has come."""
 _QUIET_SECONDS: Final = 1.0
@@ -380,15 +373,6 @@ def strange(data: bytes) -> PgoutputError:
     return PgoutputError(f"replication: expected a message w or k, found {data[:40]!r}")
 
 
-def _nap(link: int) -> float:
-    """How long to wait between two rich reads of a TCP link; one that stays on this host gets its buffer."""
-    with suppress(OSError), socket.socket(fileno=os.dup(link)) as end:  # who reads will tell that it is lost
-        if end.family != socket.AF_UNIX and end.getsockname()[0] == end.getpeername()[0]:
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NEAR_BUFFER)
-            return NEAR_NAP
-    return NAP
-
-
 class Stream:
     """A running START_REPLICATION."""
 
@@ -427,8 +411,7 @@ class Stream:
         """That was a keepalive: nothing before its place is still to come, unless a transaction is open."""
         self.asked = False
         """The server wants a status message soon; taken back by `status`."""
-        self.nap = 0.0 if self._connection.host[:1] in (b"/", b"@") else _nap(self._connection.socket)
-        """Seconds between two rich reads; none by a unix socket."""
+        self.naps = Naps(self._connection.host, self._connection.socket)
         self._dead_seconds = dead_seconds
         self._heard = time.monotonic()
         self._prompted = 0.0  # when it was asked to say something; 0 since it has

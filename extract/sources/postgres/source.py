@@ -9,9 +9,8 @@ Acknowledging. Status messages go out on a timer, whatever else happens, and rep
 keepalive never makes us acknowledge more: it only tells the sink that nothing before its place is still to come, the
 sink's owner writes that into the trail, and when it is durable it comes back through `release` (CW-27).
 
-Reading. A reader that wakes for each message slows the server's sender to half: when messages come thick it naps for a
-moment and takes them in gulps; when they come one by one it waits on the socket, and delay is what counts. A unix
-socket holds only some hundred messages, so there a nap would stop the sender: none is taken.
+Reading. When messages come thick they are taken in gulps, with naps between (`naps.py`); when they come one by one it
+waits on the socket, and delay is what counts.
 """
 
 from __future__ import annotations
@@ -340,8 +339,10 @@ class PostgresSource(LogSource):
             return False
         sink.grew(size)
         thick, self._thick = self._thick, size >= RICH
-        if size < GULP and (thick or self._thick) and self._stream.nap:
-            time.sleep(self._stream.nap)
+        if size < GULP and (thick or self._thick):
+            nap = self._stream.naps.after(size)
+            if nap:
+                time.sleep(nap)
         return thick or self._thick
 
     def _report(self, now: float) -> None:
