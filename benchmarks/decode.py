@@ -11,10 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import lz4.block
-import msgpack
-
-from benchmarks import trailfiles
+from benchmarks import trailfiles, yardstick
 from benchmarks.options import Run
 from benchmarks.results import OURS, Line
 from replicat.model.plan import Plans, TablePlan
@@ -22,14 +19,13 @@ from replicat.model.target import Layout
 from replicat.work import decode, kernel
 from replicat.work.net.part import Part
 from trails.codec import decode_data
-from trails.format import FLAG_LZ4, BlockKind
+from trails.format import BlockKind
 from trails.fs import RealFs
 from trails.plan import Planner
 from trails.position import TrailName
 from trails.reader import Block, BlockReader
 
 ROWS = 1_000_000
-FLOOR = "LZ4 and msgpack alone"
 RECORDS, HEADERS, STAGED = "rows/s", "rows/s, headers only", "rows/s, to COPY text"
 PLAIN = "rows/s, to COPY text, without kernel"
 DIRTY = "inserts, 5 % of rows to escape"
@@ -65,8 +61,8 @@ def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
 
         return once
 
-    loaded = _load(trail)
-    rivals = [timed(FLOOR, RECORDS, lambda: _floor(loaded))] if run.peers else []
+    loaded = yardstick.load(trail)
+    rivals = [timed(yardstick.NAME, RECORDS, lambda: yardstick.decode(loaded))] if run.peers else []
     run.interleaved(
         *rivals,
         timed(OURS, RECORDS, lambda: _records(trail)),
@@ -75,28 +71,8 @@ def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
         timed(OURS, PLAIN, lambda: _without_kernel(trail)),
     )
     for (who, what), values in found.items():
-        run.take(Line("decode", case, who, what, tuple(values), peer=FLOOR if (who, what) == (OURS, RECORDS) else ""))
-
-
-def _load(trail: TrailName) -> list[Block]:
-    reader = BlockReader(RealFs(), trail)
-    found = []
-    while (block := reader.read()) is not None:
-        if block.header.kind == BlockKind.DATA:
-            found.append(block)
-    reader.close()
-    return found
-
-
-def _floor(loaded: list[Block]) -> int:
-    rows = 0
-    for block in loaded:
-        raw = block.payload
-        if block.header.flags & FLAG_LZ4:
-            raw = lz4.block.decompress(raw, uncompressed_size=block.header.raw_len)
-        _, records = msgpack.unpackb(raw, raw=False, strict_map_key=False)
-        rows += len(records) - 2 * block.header.transactions
-    return rows
+        peer = yardstick.NAME if (who, what) == (OURS, RECORDS) else ""
+        run.take(Line("decode", case, who, what, tuple(values), peer=peer))
 
 
 def _records(trail: TrailName) -> int:
