@@ -240,18 +240,24 @@ class Collector:
         """
         if self._arrived is not None:
             return None
-        writer, ack = self._alive(), None
-        writer.sync_done()
-        if self._covered is not None and writer.syncing is None:
-            ack, self._covered = wire.Ack(self._covered, writer.durable), None
+        writer = self._alive()
+        if writer.syncing is not None:
+            writer.sync_done()
+        ack = self._settled(writer)
         if self._covered is None and self._unsynced:
             self._unsynced = False
-            if writer.sync_soon():
-                self._covered = self._origin
-            else:  # a rollover has synced all
-                ack = wire.Ack(self._origin, writer.durable)
+            self._covered = self._origin
+            writer.sync_soon()
+            ack = self._settled(writer) or ack
         if ack is not None and ack.origin == self._whole:
             self._arrive(ack)
+        return ack
+
+    def _settled(self, writer: TrailWriter) -> wire.Ack | None:
+        """An ACK where something was to be synced and no sync is in flight: it has ended, or a rollover covered all."""
+        if self._covered is None or writer.syncing is not None:
+            return None
+        ack, self._covered = wire.Ack(self._covered, writer.durable), None
         return ack
 
     def look(self) -> None:

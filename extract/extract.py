@@ -17,6 +17,7 @@ from typing import Any
 
 from extract import reshaped
 from extract.assemble import BLOCK_BYTES, Assembler
+from extract.gathering import Gathering
 from extract.heartbeat import Heartbeats, Owner
 from extract.longtrans import COMMITTED, LongSetting, LongTransactions, OpenTransaction
 from extract.params import FLUSH_CSECS
@@ -108,6 +109,7 @@ class Extract(GroupProcess):
         heartbeats: Heartbeats,
         ears: Ears,
         since: Since | None,
+        gathering: Gathering,
     ) -> None:
         """Use `start`, which recovers the trail first."""
         self._settings = settings
@@ -124,6 +126,8 @@ class Extract(GroupProcess):
             leaves_out=since.leaves_out if since is not None and since.leaves_out(mark.csn) else None,
         )  # fmt: skip
         self._ears = ears
+        self._gathering = gathering
+        self._gathers = 0.0  # for so many seconds from the last step on
         self._left_out = 0
         self._long = LongTransactions(source.outstanding, ears.long, clock, settings.long)
         self._covered: Position | None = None  # the sync in flight makes everything before this durable
@@ -180,7 +184,9 @@ class Extract(GroupProcess):
             if settings.alter_no > settings.obeyed:
                 ears.obeyed(settings.alter_no)
             heartbeats.heart.start()
-            made = cls(settings, source, writer, clock, heartbeats, ears, since)
+            made = cls(
+                settings, source, writer, clock, heartbeats, ears, since, Gathering(fs.host, settings.flush_seconds)
+            )
             made.date_startup(fs)
             return made
         except BaseException as error:
@@ -273,6 +279,7 @@ class Extract(GroupProcess):
                 self._left_out = self._assembler.left_out
                 self._ears.detail(f"START's ATCSN or AFTERCSN has left out {self._left_out} transactions.")
         self._long.look(now)
+        self._gathers = 0.0 if more else self._gathering.seconds
         return more
 
     def flush(self) -> Checkpoint:
@@ -292,12 +299,14 @@ class Extract(GroupProcess):
             self._writer.close()
 
     def waits(self) -> Sequence[int]:
-        """The source's socket, and the end of a sync."""
+        """The source's socket, but while it is left alone, and the end of a sync."""
         syncing = [self._writer.fileno()] if self._covered is not None else []
-        return [*self._source.waits(), *syncing]
+        return syncing if self._gathers else [*self._source.waits(), *syncing]
 
     def idle_seconds(self) -> float:
         """Until the source's timer, the next place, or the end of the time to gather."""
+        if self._gathers:
+            return self._gathers
         waiting = self._source.idle_seconds()
         if self._assembler.has_whole:
             return min(waiting, self._settings.flush_seconds)
@@ -334,13 +343,20 @@ class Extract(GroupProcess):
 
     def _sync(self) -> None:
         """Release what a sync has made durable; begin the next one if there is anything to sync."""
-        if self._covered is not None and (self._writer.sync_done() or self._writer.syncing is None):
-            # Not syncing: a rollover has waited for it.
-            self._source.release(self._covered)
-            self._covered = None
+        if self._writer.syncing is not None:
+            self._writer.sync_done()
+        self._settle()
         if self._covered is None and self._writer.sync_soon():
             self._covered = self._writer.last.origin
             self._written_us = self._clock.now_us()
+            self._settle()
+
+    def _settle(self) -> None:
+        """No sync is in flight: it has ended, was done at once, or a rollover has waited for it."""
+        if self._covered is not None and self._writer.syncing is None:
+            self._source.release(self._covered)
+            self._covered = None
+            self._gathering.synced(self._assembler.bytes_in)
 
     def _resolved(self, definition: TableDef) -> None:
         key = ", ".join(column.name for column in definition.columns if column.key) or "none"

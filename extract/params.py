@@ -180,7 +180,7 @@ KEYWORDS = SHARED | table(
     Keyword(
         "FLUSHCSECS", "n",
         "Write gathered transactions at the latest after n hundredths of a second, 1 to 500; "
-        f"{FLUSH_CSECS} if not given.",
+        f"{FLUSH_CSECS} if not given. Where small ones come one by one they gather for two hundredths at most.",
         "FLUSHCSECS 10", number(1, 500),
     ),
     Keyword(

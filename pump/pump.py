@@ -132,7 +132,8 @@ class Pump(GroupProcess):
                 self._channel.send(wire.Bye(f"pump {self._job.params.group} begins a new trail file"))
             if self.at_end:
                 self._places.nothing_waits()
-            return more or bool(events)
+            # While blocks are sent, what came has been seen to; in other phases it has led to another one.
+            return more or (bool(events) and (self._phase is not LinkPhase.STREAMING or self._channel.failed))
         except (AwayError, ProtocolError) as error:
             self._lost(error, now)
             return False

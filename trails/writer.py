@@ -32,6 +32,11 @@ from trails.recovery import InForce, Mark, recover
 from trails.syncing import Syncer
 from trails.trailfile import PlainBlock, TrailFile, begin
 
+LITTLE = 64 << 10
+QUICK_SECONDS = 0.002
+"""A sync of so little, where the last one was so quick, is not worth a second thread: to hand it over and to be woken
+at its end costs more than the sync. On a slow disk, and where much comes, the loop goes on beside it."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -66,6 +71,7 @@ class TrailWriter:
         """The one that is written, from `open` on."""
         self._dead: GateError | None = None
         self._syncer = Syncer(fs.host)
+        self._took = QUICK_SECONDS  # seconds of the last sync; the first one is none to wait for
         self.max_bytes = max_bytes
         """A block that would make a file larger begins the next one."""
         self.last = Mark()
@@ -190,16 +196,27 @@ class TrailWriter:
         return self.durable
 
     def sync_soon(self) -> bool:
-        """Begin a sync of all appended so far on a second thread; False if one is in flight or nothing is to do."""
+        """Begin a sync of all appended so far on a second thread; False if one is in flight or nothing is to do.
+
+        Of little, on a quick disk, it is done at once: then nothing is `syncing` behind it.
+        """
         if self._dead is not None:
             raise self._dead
-        file = self._file
-        end = Position(file.header.seqno, file.end)
+        end = Position(self._file.header.seqno, self._file.end)
         if self.syncing is not None or self.durable == end:
             return False
-        self.syncing = end
-        self._syncer.start(file.sync, end.rba)
+        if self._took < QUICK_SECONDS and end.rba - self.durable.rba <= LITTLE:
+            self._or_die(self._sync_timed, self._file, end.rba)
+            self.durable = end
+        else:
+            self.syncing = end
+            self._syncer.start(self._sync_timed, self._file, end.rba)
         return True
+
+    def _sync_timed(self, file: TrailFile, end: int) -> None:
+        began = self._fs.host.monotonic()
+        file.sync(end)
+        self._took = self._fs.host.monotonic() - began
 
     def sync_done(self, *, wait: bool = False) -> bool:
         """True if a background sync has ended (durable has moved); raises its error. Blocks only if it is to `wait`."""

@@ -152,9 +152,14 @@ class BatchPipeline:
         return isinstance(self._planner, PlannerUpTo) and self._planner.reached and self.at_end
 
     @property
+    def rests_for(self) -> float:
+        """Seconds until it is looked again what has come: the next batch gathers behind one that has cost its share."""
+        return max(0.0, self._gathers_until - self._fs.host.monotonic())
+
+    @property
     def gathers_for(self) -> float:
         """Seconds until the next batch may be taken; 0 if at once."""
-        return max(0.0, self._gathers_until - self._fs.host.monotonic(), self._batcher.gathers_for)
+        return max(self.rests_for, self._batcher.gathers_for)
 
     @property
     def ended(self) -> str:

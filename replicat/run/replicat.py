@@ -279,8 +279,8 @@ class Replicat(GroupProcess):
             self._watch = None
 
     def waits(self) -> Sequence[Wait]:
-        """The trail's folder wakes us."""
-        if self._away:
+        """The trail's folder wakes us; not where nobody would look."""
+        if self._away or (self._pipeline is not None and self._pipeline.rests_for):
             return []
         if self._watch is None and self._fs.exists(self._trail.folder):
             self._watch = self._fs.watch_folder(self._trail.folder, self._note)

@@ -43,7 +43,7 @@ from tests.support.capturing import Capture
 from tests.support.homes import make_home
 from tests.support.replicat_bench import REG
 from tests.support.rowpath import CAME, ROOT, Chain, Passed, Profile, functions
-from trails import reader
+from trails import reader, writer
 from trails.fs import RealFs
 from trails.position import TrailName
 from trails.runtime.language.params import parse_text
@@ -137,6 +137,8 @@ class Way:
             # And who heard nothing of the server for a second looks whether anything has come.
             stack.enter_context(mock.patch.object(driver, "_QUIET_SECONDS", NEVER))
             stack.enter_context(mock.patch.object(postgres, "DEAD_SECONDS", NEVER))
+            # A sync is at once, however long the one before it took.
+            stack.enter_context(mock.patch.object(writer, "QUICK_SECONDS", NEVER))
             stack.enter_context(self.profile.listening())
             stages: dict[str, Stage] = {}
             # Each begins on what the one before it has made.

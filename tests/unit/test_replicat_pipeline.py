@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from replicat.batches.pipeline import MOST_GATHER_SECONDS, SHARE, BatchPipeline,
 from replicat.run.phase import NEXT, ApplyEvent, ApplyPhase
 from replicat.work.decode import Task
 from replicat.work.net.part import Part, Unmapped
+from tests.support.replicat_bench import Bench
 from tests.support.replicat_trail import TrailFeed, table
 from trails.fs import RealFs
 from trails.host import RealHost
@@ -154,7 +157,7 @@ def test_batches_gather_until_they_cost_a_share_of_a_processor(feed: TrailFeed):
         tx(feed)
         assert step.applied(cost=0.004) == 2
     assert not step.pipeline.at_end
-    assert step.pipeline.gathers_for == pytest.approx(0.004 / SHARE)
+    assert step.pipeline.gathers_for == step.pipeline.rests_for == pytest.approx(0.004 / SHARE)
     for _ in range(3):
         tx(feed)
         assert step.applied(cost=1) == 0
@@ -167,6 +170,24 @@ def test_batches_gather_until_they_cost_a_share_of_a_processor(feed: TrailFeed):
     tx(feed)
     assert step.applied(cost=0) == 2, "after a pause at once"
     step.pipeline.close()
+
+
+def test_the_trail_wakes_nobody_who_would_not_look(tmp_path: Path):
+    """Where a batch gathers by what the one before has cost, what comes meanwhile is seen at its end."""
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/target.db", "main")
+    with closing(sqlite3.connect(tmp_path / "target.db")) as target:
+        target.execute("CREATE TABLE kv (id TEXT PRIMARY KEY, v TEXT)")
+    tx(bench.feed)
+    with closing(bench.replicat()) as replicat:
+        while replicat.step():
+            pass
+        (watched,) = replicat.waits()
+        replicat._pipeline_now._gathers_until = replicat._fs.host.monotonic() + 2 * PATIENCE
+        assert replicat.waits() == []
+        assert replicat.idle_seconds() > PATIENCE
+        replicat._pipeline_now._gathers_until = 0.0
+        assert replicat.waits() == [watched]
+    bench.feed.close()
 
 
 @pytest.mark.usefixtures("_gathers")

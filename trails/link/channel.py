@@ -234,6 +234,11 @@ class Channel:
             self._failed = error
         return events
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error stands behind the events that were given: the next receive() raises it."""
+        return self._failed is not None
+
     def _answer(self, ping: wire.Ping) -> None:
         if self.may_send(Type.PONG) and self.unsent < PONG_UNSENT:
             self.send(wire.Pong(ping.number, self.now_us()))

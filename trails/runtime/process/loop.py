@@ -221,7 +221,8 @@ def _wait(
     for fd, events in ready:
         if events & select.POLLNVAL:
             raise ValueError(f"waits() named descriptor {fd}, which is closed")
-    stop.clear()
+    if any(fd == stop.fileno() for fd, _ in ready):
+        stop.clear()
     if control:
         control.handle([fd for fd, _ in ready if fd in served], clock.monotonic())
 
