@@ -52,8 +52,8 @@ class _Capture:
         rivals = [lambda: self._peer(True), lambda: self._peer(False)] if self.run.peers else []
         self.run.interleaved(*rivals, self._extract)
         for (who, what), values in self.found.items():
-            bar = self.run.bar(self.workload, "capture") if (who, what) == (OURS, "rows/s") else None
             peer = (RECV_TCP if self.run.tcp else RECV_UNIX) if who == OURS else ""
+            bar = self.run.bar(self.workload, f"capture {what}", self.found.get((peer, what)))
             case = f"{self.workload.name} {self.workload.title}"
             self.run.take(Line("capture", case, who, what, tuple(values), bar, peer, less=what != "rows/s"))
 
@@ -103,8 +103,8 @@ class EndToEnd:
         """All runs, then the lines."""
         self.run.interleaved(*([self.native] if self.run.peers else []), self.whole_path)
         for (who, what), values in self.found.items():
-            bar = self.run.bar(self.workload, "e2e") if (who, what) == (OURS, "rows/s") else None
             peer = NATIVE if who == OURS else ""
+            bar = self.run.bar(self.workload, f"e2e {what}", self.found.get((peer, what)))
             case = f"{self.workload.name} {self.workload.title}"
             self.run.take(Line("e2e", case, who, what, tuple(values), bar, peer, less=what != "rows/s"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,9 +29,10 @@ class Run:
         """The backlog workloads that were chosen, at the size that was chosen."""
         return [w.scaled(self.scale) for w in WORKLOADS if not self.names or w.name in self.names]
 
-    def bar(self, workload: Workload, benchmark: str) -> float | None:
-        """What is wanted; of a smaller backlog nothing is, as the time to connect would be most of it."""
-        return workload.bar(benchmark) if self.scale >= 1 else None
+    def bar(self, workload: Workload, figure: str, peers: Sequence[float] | None) -> float | None:
+        """What is wanted beside the peer's values; of a smaller backlog nothing is, as connecting is most of it."""
+        share = workload.share(figure)
+        return share * statistics.median(peers) if share is not None and peers and self.scale >= 1 else None
 
     def say(self, text: str) -> None:
         """A line of progress."""
