@@ -17,7 +17,6 @@ from trails.position import Position
 FIRST: Final = 4
 """Where the first event of every file stands, behind its magic number."""
 FILES: Final = 1 << 32
-MAX_EPOCH: Final = 9999
 _CSN: Final = re.compile(r"(\d{1,4}):(\d{1,10}):(\d{1,15})\Z")
 _NAME: Final = re.compile(r"(.+)\.(\d+)\Z", re.DOTALL)
 

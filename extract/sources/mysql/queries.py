@@ -121,7 +121,7 @@ def text_of(event: Event, data: bytes, sql: bytes, where: str, origin: Position)
     at = event.at + _HEAD.size
     schema = data[at + size : at + size + schema_size].decode("utf-8")
     found = _variables(data, at, at + size)
-    client, _, server = _CHARSETS.unpack_from(found.get(_CHARSET, bytes(_CHARSETS.size)))
+    client, *_ = _CHARSETS.unpack_from(found.get(_CHARSET, bytes(_CHARSETS.size)))
     return QueryText(
         where,
         origin,
@@ -129,7 +129,6 @@ def text_of(event: Event, data: bytes, sql: bytes, where: str, origin: Position)
         sql,
         sql_mode=int.from_bytes(found.get(_SQL_MODE, b""), "little"),
         charset=client,
-        server_collation=server,
         zone=found.get(_ZONE, b"").decode("ascii", "replace"),
         time_us=event.time * 1_000_000 + int.from_bytes(found.get(_MICROSECONDS, b""), "little"),
         error=error,

@@ -84,16 +84,12 @@ class MapColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """A table. `key`: the columns of its primary key, by index, in the key's order.
-
-    `key_prefixes`: for each of them how many of its characters are part of the key; 0 is all.
-    """
+    """A table. `key`: the columns of its primary key, by index, in the key's order."""
 
     schema: str
     name: str
     columns: tuple[MapColumn, ...]
     key: tuple[int, ...] = ()
-    key_prefixes: tuple[int, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -209,7 +205,7 @@ class _Parser:
         geometric = [i for i, kind in enumerate(types) if kind == GEOMETRY]
         kinds_of_geometry = list(self._read(fields, _GEOMETRIES, self._number))
         geometries = dict(zip(geometric, kinds_of_geometry, strict=False))
-        key, prefixes = self._key(fields, len(types))
+        key = self._key(fields, len(types))
         columns = tuple(
             MapColumn(
                 name,
@@ -225,7 +221,7 @@ class _Parser:
             )
             for i, (name, (kind, meta)) in enumerate(zip(names, kinds, strict=True))
         )
-        return TableMap(self._head.schema, self._head.name, columns, key, prefixes)
+        return TableMap(self._head.schema, self._head.name, columns, key)
 
     def _bits(self, fields: dict[int, tuple[int, int]], field: int, among: list[int]) -> set[int]:
         """Those of `among` whose bits are set."""
@@ -263,14 +259,15 @@ class _Parser:
             raise self._broken(f"the labels of {len(columns)} columns in field {field}", str(len(labels)))
         return dict(zip(columns, labels, strict=True))
 
-    def _key(self, fields: dict[int, tuple[int, int]], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _key(self, fields: dict[int, tuple[int, int]], width: int) -> tuple[int, ...]:
+        """Of a key of prefixes, the same: how long each prefix is makes no difference to a change's row."""
         if _PREFIXES in fields:
-            pairs = list(self._pairs(list(self._read(fields, _PREFIXES, self._number)), width))
+            columns = [column for column, _ in self._pairs(list(self._read(fields, _PREFIXES, self._number)), width)]
         else:
-            pairs = [(column, 0) for column in self._read(fields, _KEY, self._number)]
-        if any(column >= width for column, _ in pairs):
-            raise self._broken(f"a key of {width} columns", f"its columns {[column for column, _ in pairs]}")
-        return tuple(column for column, _ in pairs), tuple(prefix for _, prefix in pairs)
+            columns = list(self._read(fields, _KEY, self._number))
+        if any(column >= width for column in columns):
+            raise self._broken(f"a key of {width} columns", f"its columns {columns}")
+        return tuple(columns)
 
     def _pairs(self, numbers: list[int], below: int) -> Iterator[tuple[int, int]]:
         """Numbers two by two; the first of each is below a bound."""

@@ -18,7 +18,6 @@ from trails.ddl import DdlColumn
 from trails.record import time_of
 
 STRICT: Final = 0x200000 | 0x400000
-NO_ZERO_DATE: Final = 0x1000000
 _NUMBERS: Final = frozenset(("smallint", "integer", "bigint"))
 _TEXTS: Final = frozenset(("text", "char", "enum"))
 _ZONE: Final = re.compile(r"([+-])(\d{1,2}):(\d\d)\Z")

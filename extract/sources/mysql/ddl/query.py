@@ -16,8 +16,8 @@ class QueryText:
     """What a QUERY event says.
 
     `where`: file and position, for messages; `origin`: the place just behind the event. `sql_mode`: its bits.
-    `charset`, `server_collation`: numbers of the collations of the client's text and of the server; 0 where the event
-    does not say. `zone`: the session's time zone, such as `+02:00` or `SYSTEM`; empty where it does not say.
+    `charset`: the number of the collation of the client's text; 0 where the event does not say. `zone`: the session's
+    time zone, such as `+02:00` or `SYSTEM`; empty where it does not say.
     `time_us`: when it began. `error`: the server's error number, 0 of a statement that did all of its work.
     """
 
@@ -27,7 +27,6 @@ class QueryText:
     sql: bytes
     sql_mode: int = 0
     charset: int = 0
-    server_collation: int = 0
     zone: str = ""
     time_us: int = 0
     error: int = 0

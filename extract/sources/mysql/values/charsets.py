@@ -22,7 +22,6 @@ Decode = Callable[[bytes], str]
 
 BINARY: Final = 63
 """The collation of columns that hold bytes."""
-UTF8: Final = frozenset({"utf8mb3", "utf8mb4", "ascii"})
 WIDE: Final = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
 """In these, bytes of ASCII are not that text."""
 
