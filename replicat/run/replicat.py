@@ -196,7 +196,7 @@ class Replicat(GroupProcess):
             if others and self._turns.due(self._row, at_end=True):
                 self._turns.begin(self._row, at_end=True)
         more = not pipeline.begun and self._turns.due(self._row, at_end=pipeline.at_end)
-        return pipeline.busy or running is not None or others or more
+        return pipeline.busy or (running is not None and not pipeline.rests_for) or others or more
 
     def _take_turn(self) -> bool:
         """The turn of the load, or of a table that catches up: one step of it."""
