@@ -13,7 +13,7 @@ from typing import Final
 
 from trails.host import Host
 
-SHARE: Final = 0.05
+SHARE: Final = 0.06
 MOST_SECONDS: Final = 0.02
 MUCH_BYTES: Final = 16 << 10
 """Some hundred messages; a unix socket holds no more."""
