@@ -230,8 +230,10 @@ class Collector:
     # acknowledging
 
     def waits(self) -> list[int]:
-        """Readable when a sync in the background has ended; none once a task's file is whole."""
-        return [] if self._arrived is not None else [self._alive().fileno()]
+        """Readable when the sync that is in flight has ended; none where there is none, as it may say so twice."""
+        if self._arrived is not None or self._alive().syncing is None:
+            return []
+        return [self._alive().fileno()]
 
     def acknowledge(self) -> wire.Ack | None:
         """An ACK if a sync has ended since the last one; begins the next if something new was appended.

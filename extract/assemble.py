@@ -39,7 +39,7 @@ from trails.ddl import DdlChange
 from trails.format import Indicator, bounded
 from trails.heartbeat import Beat, block_records
 from trails.position import Position
-from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, TRUNCATE, UPDATE, Op, Record, TableDef, is_packed
+from trails.record import BEGIN, COMMIT, DDL, DELETE, INSERT, TRUNCATE, UPDATE, Op, Record, TableDef
 from trails.runtime.report.stats import Stats
 
 BLOCK_BYTES = BLOCK_KIB << 10
@@ -470,7 +470,7 @@ class Assembler:
                 name = self._ddl.shape.full_name
                 self._stats.count(name, name, Op.DDL)
             return 1
-        counts = records.tally() if is_packed(records) else Counter(map(_op_and_table, records))
+        counts = records.tally() if hasattr(records, "tally") else Counter(map(_op_and_table, records))
         for (op, table), n in counts.items():
             if op in (BEGIN, COMMIT):
                 continue

@@ -133,7 +133,8 @@ class Pump(GroupProcess):
             if self.at_end:
                 self._places.nothing_waits()
             # While blocks are sent, what came has been seen to; in other phases it has led to another one.
-            return more or (bool(events) and (self._phase is not LinkPhase.STREAMING or self._channel.failed))
+            seen_to = self._phase is LinkPhase.STREAMING and self._channel.failed is None
+            return more or (bool(events) and not seen_to)
         except (AwayError, ProtocolError) as error:
             self._lost(error, now)
             return False

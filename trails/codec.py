@@ -19,7 +19,7 @@ from trails import wellformed
 from trails.errors import DamageError
 from trails.format import FLAG_LZ4, FLAG_STATE, MAX_PAYLOAD, MAX_STATE, STATE_LENGTH, BlockHeader, state_bytes
 from trails.hole import Hole
-from trails.record import Record, TableDef, is_packed
+from trails.record import Record, TableDef
 from trails.unpacking import ALLOWANCE, EXT_BYTES, UNCOUNTED, UNPACK_ERRORS, unpack
 
 # Below this LZ4 saves less than it costs.
@@ -59,7 +59,7 @@ def encode_data(tables: Sequence[bytes], records: Sequence[Record]) -> Payload:
     packer = msgpack.Packer(use_bin_type=False, unicode_errors="surrogateescape", autoreset=False)
     packer.pack_array_header(2)
     packer.pack([msgpack.ExtType(EXT_BYTES, table) for table in tables])
-    if is_packed(records):
+    if hasattr(records, "packed"):
         return _compress(packer.bytes() + records.packed())
     packer.pack(records)
     return _compress(packer.bytes())

@@ -93,7 +93,8 @@ class Channel:
         self._unsent: deque[memoryview] = deque()
         self.unsent = 0
         self._broken = False  # nothing can be sent any more
-        self._failed: GateError | None = None
+        self.failed: GateError | None = None
+        """What stands behind the events that were given: the next receive() raises it."""
         self._epoll = host.epoll()
         self._epoll.register(sock, select.EPOLLIN)
         self._armed = False
@@ -213,8 +214,8 @@ class Channel:
         Raises AwayError if the link is lost, ProtocolError or VersionError if the peer misbehaves; never before every
         event that came earlier was given.
         """
-        if self._failed is not None:
-            raise self._failed
+        if self.failed is not None:
+            raise self.failed
         events: list[wire.Event] = []
         try:
             while (budget > 0 or self._has_decrypted()) and (count := self._read()):
@@ -231,13 +232,8 @@ class Channel:
                 error.message = f"{self._peer}: {error.message}"
             if not events:
                 raise
-            self._failed = error
+            self.failed = error
         return events
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error stands behind the events that were given: the next receive() raises it."""
-        return self._failed is not None
 
     def _answer(self, ping: wire.Ping) -> None:
         if self.may_send(Type.PONG) and self.unsent < PONG_UNSENT:
