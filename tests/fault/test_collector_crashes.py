@@ -8,6 +8,7 @@ origin that it states.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -246,4 +247,23 @@ def test_blocks_that_are_wrong_never_reach_the_trail():
             collector.take(block)
     assert collector._alive().position == before
     collector.take(good)
+    collector.close()
+
+
+def test_what_says_late_that_a_sync_has_ended_wakes_nobody() -> None:
+    """The thread sets its signal behind the result, and by then the loop may have taken that: it would go round."""
+    near, far = Near.make(), FaultFs()
+    collector = Collector(far, FAR, "./dirdat/rt")
+    welcome = collector.greet(near.hello())
+    feed = Feed(near.fs, NEAR, near.hello().trail_id, welcome.origin, welcome.open, None)
+    for outgoing in feed.read(0.0):
+        collector.take(outgoing.block)
+    assert collector.waits() == []
+    assert collector.acknowledge() is None, "the first sync is done beside the loop"
+    syncer = collector._alive()._syncer
+    assert collector.waits() == [syncer.fileno()]
+    wait([syncer._future])
+    assert collector.acknowledge() is not None
+    syncer._signal.set()
+    assert collector.waits() == []
     collector.close()
