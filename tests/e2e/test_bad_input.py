@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -29,6 +29,7 @@ from tests.support import sparkless
 from tests.support.pipelines import DISK, Rig, remount, rig
 from trails.fs import RealFs
 from trails.position import TrailName
+from trails.reader import BlockReader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("pipeline-bad")]
 
@@ -62,11 +63,11 @@ def running(shared: Rig) -> Rig:
 
 @pytest.fixture
 def resting(shared: Rig) -> Rig:
-    """The same, but for Replicat: the test starts it."""
+    """The same, but for Replicat, which has run and has a checkpoint: the test starts it."""
     pipeline = shared.pipeline
     pipeline.write_params()
-    pipeline.source.run("START MANAGER", "START ER *")
-    pipeline.target.run("START MANAGER", "STOP REP1")
+    pipeline.start()
+    stop(pipeline.target, "REP1")
     return shared
 
 
@@ -82,14 +83,17 @@ def change(pipeline: Pipeline) -> None:
 
 
 def arrive(pipeline: Pipeline, host: Host, prefix: str) -> None:
-    """Something to replicate, which stands in this host's trail."""
-    before = _size(host, prefix)
+    """A transaction stands in this host's trail, with its COMMIT: a Replicat may leave one without unread."""
+    before = _transactions(host, prefix)
     change(pipeline)
-    wait_for(lambda: _size(host, prefix) > before + 10_000, pipeline.state)
+    wait_for(lambda: _transactions(host, prefix) > before, pipeline.state)
 
 
-def _size(host: Host, prefix: str) -> int:
-    return sum(file.stat().st_size for file in (host.home / "dirdat").glob(f"{prefix}[0-9]*"))
+def _transactions(host: Host, prefix: str) -> int:
+    """How many have ended in a trail, by the headers of its blocks."""
+    reader = BlockReader(RealFs(), TrailName.parse(f"./dirdat/{prefix}", str(host.home)))
+    with closing(reader):
+        return sum(block.header.transactions for block in iter(lambda: reader.read(payload=False), None))
 
 
 def stop(host: Host, *groups: str) -> None:
