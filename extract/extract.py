@@ -17,7 +17,7 @@ from typing import Any
 
 from extract import reshaped
 from extract.assemble import BLOCK_BYTES, Assembler
-from extract.gathering import Gathering
+from extract.gathering import BetweenSyncs
 from extract.heartbeat import Heartbeats, Owner
 from extract.longtrans import COMMITTED, LongSetting, LongTransactions, OpenTransaction
 from extract.params import FLUSH_CSECS
@@ -109,7 +109,7 @@ class Extract(GroupProcess):
         heartbeats: Heartbeats,
         ears: Ears,
         since: Since | None,
-        gathering: Gathering,
+        gathering: BetweenSyncs,
     ) -> None:
         """Use `start`, which recovers the trail first."""
         self._settings = settings
@@ -185,7 +185,7 @@ class Extract(GroupProcess):
                 ears.obeyed(settings.alter_no)
             heartbeats.heart.start()
             made = cls(
-                settings, source, writer, clock, heartbeats, ears, since, Gathering(fs.host, settings.flush_seconds)
+                settings, source, writer, clock, heartbeats, ears, since, BetweenSyncs(fs.host, settings.flush_seconds)
             )
             made.date_startup(fs)
             return made

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from replicat.apply.discard import Discards, needs_file
-from replicat.apply.discardfile import DiscardFile
-from replicat.batches.scratch import Scratch
 from replicat.params import ReplicatParams, exact_table
-from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
 from replicat.settings import End
-from replicat.targets.contract import Target, TargetSettings
 from trails import kernels
 from trails.checkpoint import load
 from trails.errors import DamageError, OperatorError, VersionError
@@ -31,6 +28,14 @@ from trails.runtime.process.loop import Process
 from trails.runtime.process.startup import Context, main
 from trails.runtime.report.report import RESOLVED, Log
 
+if TYPE_CHECKING:  # each costs time, in which Spark could be starting already
+    from replicat.apply.discard import Discards
+    from replicat.batches.engine import SparkEngine, SparkSettings
+    from replicat.batches.scratch import Scratch
+    from replicat.run.heartbeat import ReplicatHeartbeats
+    from replicat.run.replicat import Replicat
+    from replicat.targets.contract import Target, TargetSettings
+
 MESSAGE = "TG-02243"
 DISCARDED = "TG-01154"
 LEFT_OUT = "TG-01811"
@@ -41,13 +46,14 @@ EACH_A_JOB = (
 
 
 def build(context: Context) -> Process:
-    """Everything a Replicat needs, in the order in which it is cheapest to find out what is wrong."""
-    from replicat.batches.classes import ClassArchive
-    from replicat.batches.door import seals
-    from replicat.batches.engine import JOBS, SparkEngine, SparkSettings
+    """Everything a Replicat needs.
+
+    Spark's JVM takes a second or two until it answers, so it is launched as soon as it is known with what. All else is
+    imported, and found to be right or wrong, meanwhile.
+    """
+    from replicat.batches.engine import SparkEngine
     from replicat.batches.jvm import StopAskedError
-    from replicat.load.rounds import LoadSettings
-    from replicat.run.replicat import Replicat
+    from replicat.batches.scratch import Scratch
 
     kernels.switch(on=globals_file.read(context.home).one("KERNELS", True))
     params = ReplicatParams.from_statements(context.statements, context.parameter_file).resolved(context.home)
@@ -61,10 +67,74 @@ def build(context: Context) -> Process:
     if registration.is_task:
         params = of_task(params, context.fs, trail, registration.trail)
     encrypted = is_encrypted(context.fs, trail)
-    target = _target(context, params)
-    target.connect()
-    context.report.lines(_about(target))
     scratch = Scratch(context.home.root, context.home.folder("dirtmp"), context.group)
+    spark = _spark(context, params, scratch, encrypted=encrypted)
+    engine = SparkEngine(spark, scratch.release, lambda: context.stop.requested)
+    with ExitStack() as undone:
+        undone.callback(engine.close)
+        try:
+            engine.launch()
+            target = _target(context, params)
+            undone.callback(target.close)
+            target.connect()
+            context.report.lines(_about(target))
+            private = spark.scratch if scratch.in_memory or not encrypted else ""
+            process = _replicat(context, params, trail, target, engine, spark.local, private)
+            if not process.finished():
+                engine.start()  # what is found to be wrong, or done, does not wait for it
+        except StopAskedError:  # nothing was begun
+            return Checked()
+        undone.pop_all()
+        return process
+
+
+def _replicat(
+    context: Context,
+    params: ReplicatParams,
+    trail: TrailName,
+    target: Target,
+    engine: SparkEngine,
+    local: bool,
+    private: str,
+) -> Replicat:
+    """`private`: a folder for rows on their way; empty where they are encrypted, and it is on a disk."""
+    from replicat.load.rounds import LoadSettings
+    from replicat.run.replicat import Replicat
+
+    registration = context.registration
+    assert registration is not None
+    return Replicat(
+        params,
+        registration,
+        trail,
+        fs=context.fs,
+        clock=context.clock,
+        target=target,
+        engine=engine,
+        spill=private if local else "",
+        note=notes(context.log),
+        warn=lambda text: context.log.warning(LEFT_OUT, text),
+        tell=lambda text: context.log.detail(RESOLVED, text),
+        seen=_seen(context, registration),
+        discards=_discards(context, params),
+        heartbeats=_heartbeats(context, params, target),
+        load=LoadSettings(
+            url=params.source_url,
+            target=_target_settings(context, params),
+            table=_checkpoint_table(context, params),
+            tasks=params.load_tasks,
+            rows=params.load_chunk,
+            rate=params.load_rate,
+            folder=private,
+        ),
+    )
+
+
+def _spark(context: Context, params: ReplicatParams, scratch: Scratch, *, encrypted: bool) -> SparkSettings:
+    from replicat.batches.classes import ClassArchive
+    from replicat.batches.door import seals
+    from replicat.batches.engine import JOBS, SparkSettings
+
     settings = SparkSettings(
         name=f"trailgate {context.group}",
         scratch=scratch.folder,
@@ -77,47 +147,9 @@ def build(context: Context) -> Process:
         jobs=max(JOBS, params.load_tasks),
         classes=ClassArchive.of(context.home.folder("dirtmp"), context.group),
     )
-    discards = _discards(context, params)
     if not settings.local and not seals(settings.options):
         notes(context.log)(EACH_A_JOB)
-    engine = SparkEngine(settings, scratch.release, lambda: context.stop.requested)
-    try:
-        process = Replicat(
-            params,
-            registration,
-            trail,
-            fs=context.fs,
-            clock=context.clock,
-            target=target,
-            engine=engine,
-            spill=settings.scratch if settings.local and (scratch.in_memory or not encrypted) else "",
-            note=notes(context.log),
-            warn=lambda text: context.log.warning(LEFT_OUT, text),
-            tell=lambda text: context.log.detail(RESOLVED, text),
-            seen=_seen(context, registration),
-            discards=discards,
-            heartbeats=_heartbeats(context, params, target),
-            load=LoadSettings(
-                url=params.source_url,
-                target=_target_settings(context, params),
-                table=_checkpoint_table(context, params),
-                tasks=params.load_tasks,
-                rows=params.load_chunk,
-                rate=params.load_rate,
-                folder=settings.scratch if scratch.in_memory or not encrypted else "",
-            ),
-        )
-        if not process.finished():
-            engine.start()  # it takes seconds: not for what is found to be wrong, or done, without it
-        return process
-    except StopAskedError:  # while Spark started for what expressions are: nothing was begun
-        target.close()
-        engine.close()
-        return Checked()
-    except BaseException:
-        target.close()
-        engine.close()
-        raise
+    return settings
 
 
 def of_task(params: ReplicatParams, fs: Fs, file: TrailName, text: str) -> ReplicatParams:
@@ -152,6 +184,8 @@ def _seen(context: Context, registration: Registration) -> int | None:
 
 def _heartbeats(context: Context, params: ReplicatParams, target: Target) -> ReplicatHeartbeats:
     """Where GLOBALS has them; the figures of the run before are kept with their age."""
+    from replicat.run.heartbeat import HeartbeatEnd, ReplicatHeartbeats
+
     registration = context.registration
     assert registration is not None
     found = globals_file.read(context.home)
@@ -170,6 +204,9 @@ def _heartbeats(context: Context, params: ReplicatParams, target: Target) -> Rep
 
 def _discards(context: Context, params: ReplicatParams) -> Discards:
     """What REPERROR says; the discard file is only there for who discards."""
+    from replicat.apply.discard import Discards, needs_file
+    from replicat.apply.discardfile import DiscardFile
+
     file = None
     if needs_file(params):
         file = DiscardFile(
@@ -201,6 +238,8 @@ def _target(context: Context, params: ReplicatParams) -> Target:
 
 
 def _target_settings(context: Context, params: ReplicatParams) -> TargetSettings:
+    from replicat.targets.contract import TargetSettings
+
     registration = context.registration
     assert registration is not None
     return TargetSettings(

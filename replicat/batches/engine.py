@@ -150,9 +150,15 @@ class SparkEngine:
         self._starting = threading.Lock()
         self._planning = threading.Lock()
         self._jvm: Jvm | None = None
+        self._options: dict[str, str] = {}
         self._context: Any = None
         self._sql: SparkSql | None = None
         self._warmed = False
+
+    def launch(self) -> None:
+        """Start its JVM, which takes a second or two until it answers: start() goes on from there."""
+        with self._starting, self._explained():
+            self._launched()
 
     def start(self) -> None:
         """Start Spark, and run a first job, so that the first batch finds everything warm.
@@ -323,17 +329,30 @@ class SparkEngine:
             hook.get(None).clear()
 
     def _start(self) -> Any:
-        """The SparkContext of a new JVM."""
-        _prepare_environment()
-        options = spark_options(self._settings)
-        try:
-            held = [self._settings.lock] if self._settings.lock >= 0 else []
-            self._jvm = jvm = Jvm(
-                on_command_line(options), self._settings.scratch, self._output, self._settings.log, held
-            )
-            context = self._awaited(lambda: _context_in(jvm, options))
+        """The SparkContext of its JVM."""
+        if self._is_unwanted():
+            raise StopAskedError("a stop is asked for")
+        with self._explained():
+            jvm = self._launched()
+            context = self._awaited(lambda: _context_in(jvm, self._options))
             threading.Thread(target=jvm.watch, name="spark-watch", daemon=True).start()
             return context
+
+    def _launched(self) -> Jvm:
+        if self._jvm is None:
+            _prepare_environment()
+            self._options = spark_options(self._settings)
+            held = [self._settings.lock] if self._settings.lock >= 0 else []
+            self._jvm = Jvm(
+                on_command_line(self._options), self._settings.scratch, self._output, self._settings.log, held
+            )
+        return self._jvm
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Why Spark does not start: AnewError, in one line."""
+        try:
+            yield
         except (StopAskedError, AnewError):
             raise
         except Exception as error:  # Spark's own errors share no base
@@ -346,10 +365,13 @@ class SparkEngine:
                 f"Spark does not start: {why}", hint=f"See {self._settings.log}; check SPARKMASTER and Java"
             ) from error
 
+    def _is_unwanted(self) -> bool:
+        return self._closed or self._is_stopping()
+
     def _awaited(self, work: Callable[[], T]) -> T:
         """What belongs to the start: it has a limit, and a stop ends it. Then the JVM's time is over too."""
         try:
-            return within(START_SECONDS, work, lambda: self._closed or self._is_stopping())
+            return within(START_SECONDS, work, self._is_unwanted)
         except (TimeoutError, StopAskedError) as error:
             if self._jvm is not None:
                 self._jvm.kill()

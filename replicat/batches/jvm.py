@@ -27,12 +27,17 @@ from trails.errors import AnewError
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.1
+PORT_SECONDS = 0.01
+"""How often it is looked whether it runs; it is waited for at each START."""
 GONE_SECONDS = 10.0
 """So long a process that does not answer may take to be gone: its sockets close first."""
 WATCH_SECONDS = 60.0
 """How often one that runs is asked whether it answers."""
 SILENT_SECONDS = 60.0
 """And how long it may take, also while it collects garbage."""
+BRIEF = "-XX:TieredStopAtLevel=1"
+"""For the JVM in which Spark's script works out the command of ours, and which ends at once. No collector is named: a
+JVM does not start where JAVA_TOOL_OPTIONS names another."""
 HINT = "See {log}; a JVM that was killed had often too little memory: see the system's log and SPARKMEMORY"
 
 
@@ -82,11 +87,17 @@ class Jvm:
         self._why = ""  # it was ended by us
         self._over = threading.Event()
         self._port = os.path.join(folder, "gateway")
-        command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+        home = _find_spark_home()
+        command = [os.path.join(home, "bin", "spark-submit")]
         for name, value in options:
             command += ["--conf", f"{name}={value}"]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._port}
+        environment = os.environ | {
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": self._port,
+            "SPARK_HOME": home,  # or its script starts a Python that finds it again
+            "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or BRIEF,
+        }
         # It ends when its input does, so when we do. A group of its own: Ctrl-C at a terminal is for us.
         self.process = subprocess.Popen(
             command,
@@ -106,7 +117,7 @@ class Jvm:
         while not os.path.exists(self._port):  # it appears whole, by a rename
             if self.process.poll() is not None:
                 raise ChildProcessError(f"Java ended, {self.ended()}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(PORT_SECONDS)
         port, secret = _told(self._port)
         os.unlink(self._port)
         # So pyspark takes a JVM that runs. Without this it starts one itself, and waits for it without a bound.

@@ -23,6 +23,7 @@ from replicat.work.decode import Task, columns_of
 from replicat.work.net.part import Part, Unmapped, discard
 from trails.errors import GateError
 from trails.fs import Fs
+from trails.gathering import Gathering
 from trails.plan import Planner
 from trails.position import Position, TrailName
 from trails.reader import Block, BlockReader
@@ -122,9 +123,7 @@ class BatchPipeline:
         self._early.forget()
         self._running: deque[RunningJob] = deque()
         self._waiting: deque[tuple[Batch, Job]] = deque()  # jobs of a large batch that are not started yet
-        self._gathers_until = 0.0
-        self._cost = 0.0  # CPU of the last batch, in seconds
-        self._cost_from = 0.0
+        self._gathering = Gathering(fs.host, SHARE, MOST_GATHER_SECONDS)
 
     @property
     def idle_position(self) -> Position | None:
@@ -154,7 +153,7 @@ class BatchPipeline:
     @property
     def rests_for(self) -> float:
         """Seconds until it is looked again what has come: the next batch gathers behind one that has cost its share."""
-        return max(0.0, self._gathers_until - self._fs.host.monotonic())
+        return self._gathering.seconds
 
     @property
     def gathers_for(self) -> float:
@@ -201,7 +200,7 @@ class BatchPipeline:
                 return
             if not self._waiting:
                 batch = None
-                if self._gathers_until <= self._fs.host.monotonic():
+                if not self._gathering.seconds:
                     batch = self._batcher.next(alone=self._early.begun)
                     if batch is None or self._early.begun:
                         batch = self._part(batch)
@@ -209,7 +208,8 @@ class BatchPipeline:
                     self.trail_id = header.trail_id
                 if batch is None:
                     return
-                self._gather(batch)
+                rests = self._gathers_by_itself and self._batcher.at_end and batch.early is None
+                self._gathering.begin(afresh=not self._running, rests=rests)
                 self._waiting.extend((batch, job) for job in batch.jobs)
             self._submit(*self._waiting.popleft())
 
@@ -218,13 +218,6 @@ class BatchPipeline:
         if batch is None:
             return self._early.more(self._batcher.unended, *self._bounds, idle=not self._running)
         return self._early.rest(batch, *self._bounds)
-
-    def _gather(self, batch: Batch) -> None:
-        """A batch begins. Where nothing is left behind it, the next one may gather."""
-        if not self._running:
-            self._cost_from = self._fs.host.cpu_seconds()
-        if self._gathers_by_itself and self._batcher.at_end and batch.early is None:
-            self._gathers_until = self._fs.host.monotonic() + min(MOST_GATHER_SECONDS, self._cost / SHARE)
 
     def head(self, seconds: float) -> RunningJob | None:
         """The oldest job if it is done within `seconds`; it stays until drop()."""
@@ -243,8 +236,7 @@ class BatchPipeline:
         """The oldest job was applied, or never will be: forget it, and remove what it left."""
         running = self._running.popleft()
         if running.last:
-            used = self._fs.host.cpu_seconds()
-            self._cost, self._cost_from = used - self._cost_from, used
+            self._gathering.end()
         if not running.future.cancelled():
             with contextlib.suppress(GateError):
                 for part in running.future.result():

@@ -30,6 +30,9 @@ class Engine(InlineEngine):
         self._release = release
         _empty(settings.scratch)
 
+    def launch(self) -> None:
+        """See SparkEngine."""
+
     def start(self) -> None:
         """See SparkEngine."""
 

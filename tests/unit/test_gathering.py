@@ -7,7 +7,7 @@ from concurrent.futures import wait
 import pytest
 
 from extract.extract import Extract, Settings
-from extract.gathering import MOST_SECONDS, MUCH_BYTES, SHARE, Gathering
+from extract.gathering import MOST_SECONDS, MUCH_BYTES, SHARE, BetweenSyncs
 from tests.support.scripted import ScriptedLog, ScriptedSource
 from tests.support.trail_script import SCRIPT, TRAIL
 from trails.host import RealHost
@@ -35,7 +35,7 @@ def host() -> CountingHost:
 
 
 def test_it_gathers_until_the_last_sync_has_cost_no_more_than_a_share(host: CountingHost) -> None:
-    gathering = Gathering(host, 1.0)
+    gathering = BetweenSyncs(host, 1.0)
     assert gathering.seconds == 0
     host.used += COST
     gathering.synced(400)
@@ -48,7 +48,7 @@ def test_it_gathers_until_the_last_sync_has_cost_no_more_than_a_share(host: Coun
 
 def test_it_never_gathers_long(host: CountingHost) -> None:
     """A long pause has a cost of its own, and FLUSHCSECS bounds it too."""
-    gathering, bounded = Gathering(host, 1.0), Gathering(host, MOST_SECONDS / 2)
+    gathering, bounded = BetweenSyncs(host, 1.0), BetweenSyncs(host, MOST_SECONDS / 2)
     host.used += 100 * COST
     for one in (gathering, bounded):
         one.synced(400)
@@ -58,7 +58,7 @@ def test_it_never_gathers_long(host: CountingHost) -> None:
 
 @pytest.mark.parametrize("came", [0, MUCH_BYTES])
 def test_it_does_not_gather_behind_a_place_nor_where_much_comes(host: CountingHost, came: int) -> None:
-    gathering = Gathering(host, 1.0)
+    gathering = BetweenSyncs(host, 1.0)
     host.used += COST
     gathering.synced(came)
     assert gathering.seconds == 0

@@ -20,7 +20,7 @@ import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from demo.guard import end_now
-from demo.patience import PATIENCE
+from demo.patience import PATIENCE, wait_for
 from replicat.apply.discard import Discards
 from replicat.batches import engine as engines
 from replicat.batches import jvm as jvms
@@ -164,6 +164,26 @@ def test_a_jvm_that_hangs_under_a_job_is_noticed(made: Made, monkeypatch: pytest
 
 
 # --- the start --------------------------------------------------------------------------------------------------------
+
+
+def test_the_jvm_that_was_launched_is_the_one_that_starts(made: Made, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    engine = made(f"echo $$ >> {ran}; exit 3")
+    engine.launch()
+    with pytest.raises(AnewError, match="Spark does not start: Java ended, exit code 3"):
+        engine.start()
+    assert len(ran.read_text().split()) == 1
+
+
+def test_a_jvm_that_was_launched_for_nothing_ends(made: Made, tmp_path: Path) -> None:
+    """Something else was found to be wrong, such as the target's password."""
+    ran = tmp_path / "ran"
+    engine = made(f"echo $$ > {ran}; {SLEEP}")
+    engine.launch()
+    wait_for(lambda: ran.exists() and ran.read_text(), "the JVM runs")
+    engine.close()
+    assert engine._jvm is not None
+    assert engine._jvm.process.poll() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -182,10 +182,11 @@ def test_the_trail_wakes_nobody_who_would_not_look(tmp_path: Path):
         while replicat.step():
             pass
         (watched,) = replicat.waits()
-        replicat._pipeline_now._gathers_until = replicat._fs.host.monotonic() + 2 * PATIENCE
+        gathering = replicat._pipeline_now._gathering
+        gathering._until = replicat._fs.host.monotonic() + 2 * PATIENCE
         assert replicat.waits() == []
         assert replicat.idle_seconds() > PATIENCE
-        replicat._pipeline_now._gathers_until = 0.0
+        gathering._until = 0.0
         assert replicat.waits() == [watched]
     bench.feed.close()
 
