@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from demo.patience import PATIENCE
+from demo.patience import PATIENCE, wait_for
 from demo.servers import PostgresServer
 from extract import longtrans
 from extract.admin import answer
 from extract.longtrans import Outstanding
+from extract.sources.postgres import driver
 from extract.sources.postgres.driver import Session
 from extract.sources.postgres.opened import outstanding
 from replicat.targets.kinds import admin_for
@@ -236,6 +237,25 @@ def test_a_large_transaction_in_bounded_memory(capture: Capture) -> None:
     first, large, last = capture.changes()
     assert (len(first), len(large), len(last)) == (1, 300_000, 1)
     assert [c.after["id"] for c in large if c.after] == [str(n) for n in range(1, 300_001)]
+
+
+@pytest.mark.parametrize("said", ["", "4MB"])
+def test_room_for_a_transaction_is_asked_of_the_server_where_nobody_has_said(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """Here very little, so that it shows: the server writes what does not fit to its disk, and counts that."""
+    monkeypatch.setattr(driver, "_ROOM", driver._ROOM.replace(str(driver.ROOM_KIB), "64"))
+    if said:
+        capture.sql(f"ALTER DATABASE {urlsplit(capture.url).path[1:]} SET logical_decoding_work_mem = '{said}'")
+    capture.sql("CREATE TABLE t (id int PRIMARY KEY)")
+    capture.register()
+    capture.sql("INSERT INTO t SELECT generate_series(1, 5000)")
+    with capture.running() as extract:
+        capture.drain(extract)
+    slots = "pg_stat_replication_slots JOIN pg_replication_slots USING (slot_name)"
+    counted = f"FROM {slots} WHERE database = current_database()"
+    wait_for(lambda: capture.sql(f"SELECT total_txns > 0 {counted}") == [(True,)], "the server counts the transaction")
+    assert capture.sql(f"SELECT spill_txns > 0 {counted}") == [(not said,)]
 
 
 def test_missing_prerequisites_are_named_together(capture: Capture) -> None:

@@ -198,8 +198,7 @@ def test_a_stream_asks_a_silent_server_before_it_is_lost(monkeypatch: pytest.Mon
     clock, server = FakeClock(), IdleServer()
     monkeypatch.setattr(driver.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(driver, "connect", lambda *_args, **_more: server)
-    copying = SimpleNamespace(status=pq.ExecStatus.COPY_BOTH)
-    monkeypatch.setattr(driver, "answer", lambda *_: copying)  # to START_REPLICATION
+    monkeypatch.setattr(driver, "_asked", lambda *_: None)
     stream = Stream("", "", "", "", 0)
 
     def turn(seconds: float) -> int:

@@ -48,6 +48,14 @@ SETTINGS: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=1 -c bytea_output=hex "
     "-c lc_monetary=C -c xmloption=content -c search_path=pg_catalog,pg_temp -c jit=off"
 )
+ROOM_KIB: Final = 256 << 10
+"""Of the server's memory for transactions that have not ended; what is beyond it the server writes to its disk, and
+reads again. A row of such a transaction costs it two thirds more."""
+_ROOM = f"""
+SELECT pg_catalog.set_config(name, '{ROOM_KIB}', false) FROM pg_catalog.pg_settings
+WHERE name = 'logical_decoding_work_mem' AND source = 'default'
+"""
+"""Where nobody has set it; before version 13 there is none."""
 ALIVE: Final = {
     b"connect_timeout": 10, b"keepalives_idle": 30, b"keepalives_interval": 10, b"keepalives_count": 3,
     b"tcp_user_timeout": 60_000,
@@ -336,15 +344,21 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "surrogateescape")
 
 
+def _asked(connection: PGconn, query: str, expected: pq.ExecStatus) -> PGresult:
+    """What the server answers to one query. Raises AwayError, SqlError."""
+    with away():
+        connection.send_query(query.encode())
+    result = answer(connection, ANSWER_SECONDS)
+    if result.status != expected:
+        raise failed(connection, result)
+    return result
+
+
 def timeline_ends(url: str, application: str, timeline: int) -> dict[int, str]:
     """Where each timeline before `timeline` ended, as LSN text."""
     connection = connect(url, application, replication=True)
     try:
-        with away():
-            connection.send_query(f"TIMELINE_HISTORY {timeline}".encode())
-        result = answer(connection, ANSWER_SECONDS)
-        if result.status != pq.ExecStatus.TUPLES_OK:
-            raise failed(connection, result)
+        result = _asked(connection, f"TIMELINE_HISTORY {timeline}", pq.ExecStatus.TUPLES_OK)
         lines = [line.split() for line in (_text(result.get_value(0, 1)) or "").splitlines()]
     finally:
         connection.finish()
@@ -397,11 +411,8 @@ class Stream:
             f"(proto_version '1', publication_names '{names}'{more})"
         )
         try:
-            with away():
-                self._connection.send_query(begin.encode())
-            result = answer(self._connection, ANSWER_SECONDS)
-            if result.status != pq.ExecStatus.COPY_BOTH:
-                raise failed(self._connection, result)
+            _asked(self._connection, _ROOM, pq.ExecStatus.TUPLES_OK)
+            _asked(self._connection, begin, pq.ExecStatus.COPY_BOTH)
         except BaseException:
             self._connection.finish()
             raise
