@@ -6,7 +6,6 @@ The messages are those that libpq 18 gives, by itself and through psycopg 3.3.
 from __future__ import annotations
 
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
