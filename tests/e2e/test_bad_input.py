@@ -50,6 +50,8 @@ def shared(postgres16: PostgresServer, postgres18: PostgresServer) -> Iterator[R
         environment=sparkless.ENVIRONMENT,
     )
     with rig(postgres16, postgres18, options) as made:
+        made.pipeline.start()
+        arrive(made.pipeline, made.pipeline.target, "rt")  # every group has a checkpoint, every trail its writer
         yield made
 
 
@@ -63,7 +65,7 @@ def running(shared: Rig) -> Rig:
 
 @pytest.fixture
 def resting(shared: Rig) -> Rig:
-    """The same, but for Replicat, which has run and has a checkpoint: the test starts it."""
+    """The same, but for Replicat: the test starts it."""
     pipeline = shared.pipeline
     pipeline.write_params()
     pipeline.start()
