@@ -22,6 +22,7 @@ from trails.clock import RealClock
 from trails.errors import EXIT_BUG, EXIT_STOPPED, SAME_RELEASE, AwayError, GateError, OperatorError, ProtocolError
 from trails.fs import Fs
 from trails.host import THIS_HOST, Host
+from trails.lasting import keep_imports
 from trails.link import tls, wire
 from trails.link.channel import Channel
 from trails.link.wire import WireState
@@ -218,6 +219,7 @@ class Server:
 def main(argv: Sequence[str], make_fs: Callable[[Home], Fs] = lambda home: home.fs) -> int:
     """Run one Collector; returns its exit code. Errors before the session go to --ready-fd, later ones to the pump."""
     os.umask(0o077)
+    keep_imports()
     log: Log | None = None
     try:
         params = CollectorParams.from_arguments(argv)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ggsci.commands.session import OperatorSession, masked
+from trails.lasting import keep_imports
 
 USAGE = "usage: ggsci [--home DIR] [--json] [command ...]   (ggsci --help tells more)"
 HELP = """usage: ggsci [--home DIR] [--json] [command ...]
@@ -32,6 +33,7 @@ A trailing ! confirms what would be asked. A password is never taken from a comm
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ggsci to its end and return the exit code."""
+    keep_imports()
     os.umask(0o077)  # what an editor or a SHELL makes in a home is private too
     words = list(sys.argv[1:] if argv is None else argv)
     try:

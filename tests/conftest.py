@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import shutil
@@ -42,6 +43,7 @@ _numbers = itertools.count(1)
 
 # Tests start hundreds of processes: they load bytecode, also where the machine is told to keep none. To compile this
 # project anew takes each of them as long as all else that it does at its start.
+gc.disable()  # until all is collected
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -86,7 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """A group that is not held together makes its servers and pipelines once in each process: nobody would notice."""
+    """What was collected stays. A group that is not held together makes its servers and pipelines once in each process:
+    nobody would notice.
+    """
+    gc.collect()
+    gc.freeze()  # thousands of tests and what they import, through which every collection would go
+    gc.enable()
     if session.config.getoption("loadgroup", None) is not True:
         return
     for item in session.items:

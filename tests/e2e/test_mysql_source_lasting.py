@@ -293,6 +293,8 @@ def test_the_servers_certificate_is_checked(place: Place, tmp_path: Path):
     else:  # it has made some for itself, without the host's name
         ours, how = str(place.server.data / "ca.pem"), "verify_ca"
     url = place.server.url("")
+    assert read_over(url)  # nobody said anything of TLS: there is some where the server has it
+    assert not read_over(f"{url}?ssl_mode=disabled")
     assert read_over(f"{url}?ssl_ca={ours}&ssl_mode={how}")
     with pytest.raises(UntrustedError, match=r"is not trusted: .* Name the CA of the server's certificate by ssl_ca"):
         read_over(f"{url}?ssl_ca={others}&ssl_mode={how}")

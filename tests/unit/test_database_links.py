@@ -79,15 +79,20 @@ def test_a_link_to_mysql_is_vouched_for_by_its_ca():
 def test_the_options_of_a_mysql_url_reach_the_driver(files):
     """What TLS there is, whose certificate is taken, and which one is shown."""
     certificate, key = files
-    assert MysqlUrl.parse("mysql://u@h/d").context() is None
+    preferred = MysqlUrl.parse("mysql://u@h/d")
+    found = preferred.context()
+    assert found is not None and found.verify_mode == ssl.CERT_NONE and not found.get_ca_certs()
+    assert not preferred.insists
+    assert MysqlUrl.parse("mysql://u@h/d?ssl_mode=disabled").context() is None
     assert MysqlUrl.parse("mysql:///d?unix_socket=/s&ssl_mode=required").mode == "disabled"
     found = MysqlUrl.parse(f"mysql://u@h/d?ssl_ca={certificate}&ssl_cert={certificate}&ssl_key={key}").context()
     assert found is not None and found.check_hostname and found.verify_mode == ssl.CERT_REQUIRED
     assert found.cert_store_stats()["x509"] == 1
     found = MysqlUrl.parse(f"mysql://u@h/d?ssl_ca={certificate}&ssl_mode=VERIFY_CA").context()
     assert found is not None and not found.check_hostname and found.verify_mode == ssl.CERT_REQUIRED
-    found = MysqlUrl.parse("mysql://u@h/d?ssl_mode=required").context()
-    assert found is not None and found.verify_mode == ssl.CERT_NONE
+    required = MysqlUrl.parse("mysql://u@h/d?ssl_mode=required")
+    found = required.context()
+    assert found is not None and found.verify_mode == ssl.CERT_NONE and required.insists
 
 
 def test_wrong_options_of_a_mysql_url_are_told(files, tmp_path):

@@ -147,8 +147,11 @@ def _connect(where: SourceUrl, application: str) -> Any:
         host=where.host, port=where.port, user=where.user, password=where.password.encode(),
         database=where.database or None, charset="utf8mb4", autocommit=True, conv=dict(encoders),
         program_name=application, connect_timeout=DIAL_SECONDS, read_timeout=LOGIN_SECONDS, write_timeout=LOGIN_SECONDS,
-        defer_connect=True, local_infile=False, ssl=context, ssl_disabled=where.mode == "disabled",
+        defer_connect=True, local_infile=False, ssl=context if where.insists else None,
+        ssl_disabled=not where.insists,
     )  # fmt: skip
+    if not where.insists and context is not None:  # TLS if the server has it; by a context that costs nothing to make
+        connection.ssl, connection.ctx = True, context
     if where.unix_socket:
         connection._secure = True  # noqa: SLF001  -- as the driver says of a unix socket that it opens itself
     try:

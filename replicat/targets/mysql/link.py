@@ -264,15 +264,18 @@ def connect(url: str, side: str = "target") -> Link:
 
 def _made(where: MysqlUrl, seconds: float) -> Link:
     """Not connected yet; everything on it is answered within so many seconds."""
+    context = where.context()
     link = Link(
         host=where.host, port=where.port, user=where.user, password=where.password.encode(),
         database=where.database or None,
         unix_socket=where.unix_socket or None, charset="utf8mb4", autocommit=True, local_infile=True, conv=_CONVERSIONS,
         connect_timeout=10, read_timeout=seconds, client_flag=CLIENT.FOUND_ROWS, defer_connect=True,
-        ssl=where.context(), ssl_disabled=where.mode == "disabled",
+        ssl=context if where.insists else None, ssl_disabled=not where.insists,
         # By TCP the socket has its own bound (dial): a slow link may take longer for a large packet.
         write_timeout=seconds if where.unix_socket else None,
     )  # fmt: skip
+    if not where.insists and context is not None:  # TLS if the server has it; by a context that costs nothing to make
+        link.ssl, link.ctx = True, context
     link.answer_seconds = seconds
     return link
 

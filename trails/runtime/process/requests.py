@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trails.errors import GateError
+from trails.lasting import keep_imports
 from trails.runtime.masking import mask
 from trails.runtime.secrets.credentials import hide_url
 
@@ -32,6 +33,7 @@ def replied(request: dict[str, Any], do: Answer) -> AdminReply:
 
 def serve(answer: Answer) -> int:
     """Answer each request; the exit code."""
+    keep_imports()
     for line in sys.stdin:
         try:
             request = json.loads(line)

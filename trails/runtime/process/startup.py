@@ -37,6 +37,7 @@ from trails.errors import (
     ParamError,
 )
 from trails.fs import NO_SPACE, SCARCE, Fs, Lock, RealFs
+from trails.lasting import keep_imports
 from trails.runtime.home import registration, status
 from trails.runtime.home.home import MANAGER, Home, group_name
 from trails.runtime.home.registration import SOURCEISTABLE, SPECIALRUN, Registration
@@ -113,6 +114,7 @@ def main(program: str, argv: Sequence[str], build: Build) -> int:
     Returns the exit code. `build` makes the Process, or raises a GateError that says why it can't start.
     """
     os.umask(0o077)
+    keep_imports()
     try:
         this = _Run.begin(PROGRAMS[program], argv, build)
     except (GateError, OSError) as error:

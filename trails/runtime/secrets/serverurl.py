@@ -54,12 +54,20 @@ class ServerUrl:
         """Whether the server must prove who it is."""
         return self.mode in _VERIFYING
 
+    @property
+    def insists(self) -> bool:
+        """Whether a server without TLS is refused."""
+        return self.mode not in ("disabled", "preferred")
+
     def context(self) -> ssl.SSLContext | None:
-        """For TLS that the URL asks for; None where it asks for none. Raises OperatorError for files of no use."""
-        if self.mode in ("disabled", "preferred"):
+        """For TLS where the server has it; None where the link has none. Raises OperatorError for files of no use."""
+        if self.mode == "disabled":
             return None
         try:
-            made = ssl.create_default_context(cafile=self.ssl_ca or None)
+            if self.verifies:
+                made = ssl.create_default_context(cafile=self.ssl_ca or None)
+            else:  # the machine's list of authorities, which takes 20 ms to read, would be asked nothing
+                made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             made.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that the server made for itself don't pass that
             made.check_hostname = self.mode == "verify_identity"
             made.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
