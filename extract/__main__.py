@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from contextlib import ExitStack, closing
@@ -40,9 +39,6 @@ LOADS = "TG-02243"
 
 def build(context: Context) -> Process:
     """The process, ready to run."""
-    # Records hold no cycles; at the default thresholds the collector looks through every block's records ten times.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
     from extract.checking import check, unmatched
 
     params = ExtractParams.from_statements(context.statements).resolved(context.home)

@@ -179,6 +179,7 @@ class _Run:
         context = self._open()
         guard = self._disk_guard()
         self.process = process = self.build(context)
+        keep_imports()
         for each in guard:
             each.written = lambda: process.counters().bytes_out
             process.before_file(each.look)
