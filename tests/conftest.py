@@ -43,9 +43,9 @@ _numbers = itertools.count(1)
 
 # Tests start hundreds of processes: they load bytecode, also where the machine is told to keep none. To compile this
 # project anew takes each of them as long as all else that it does at its start.
-gc.disable()  # until all is collected
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.disable()  # until all tests are collected
 
 # Servers and homes of pipelines are in memory where there is enough of it. They sync as ever, and tests kill processes,
 # not the machine: a new database takes a tenth of the time.

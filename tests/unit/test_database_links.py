@@ -102,7 +102,9 @@ def test_wrong_options_of_a_mysql_url_are_told(files, tmp_path):
         MysqlUrl.parse("mysql://u@h/d?ssl_mode=maybe")
     with pytest.raises(OperatorError, match="unknown option ssl_cipher"):
         MysqlUrl.parse("mysql://u@h/d?ssl_cipher=x")
-    for query in (f"ssl_ca={tmp_path}/none", f"ssl_ca={certificate}&ssl_cert={certificate}"):
+    none = f"ssl_ca={tmp_path}/none"
+    unverified = [f"{none}&ssl_mode={mode}" for mode in ("preferred", "required")]
+    for query in (none, *unverified, f"ssl_ca={certificate}&ssl_cert={certificate}"):
         with pytest.raises(OperatorError, match="can't be used for TLS"):
             MysqlUrl.parse(f"mysql://u@h/d?{query}").context()
 

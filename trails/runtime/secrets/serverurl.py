@@ -64,7 +64,7 @@ class ServerUrl:
         if self.mode == "disabled":
             return None
         try:
-            if self.verifies:
+            if self.verifies or self.ssl_ca:  # a file that is named is read: if it is of no use, that is told
                 made = ssl.create_default_context(cafile=self.ssl_ca or None)
             else:  # the machine's list of authorities, which takes 20 ms to read, would be asked nothing
                 made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
