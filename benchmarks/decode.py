@@ -6,6 +6,7 @@ The peer is the floor: LZ4 and msgpack of the same payloads, already in memory, 
 from __future__ import annotations
 
 import gc
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,22 +29,32 @@ from trails.reader import Block, BlockReader
 ROWS = 1_000_000
 RECORDS, HEADERS, STAGED = "rows/s", "rows/s, headers only", "rows/s, to COPY text"
 PLAIN = "rows/s, to COPY text, without kernel"
-DIRTY = "inserts, 5 % of rows to escape"
+DIRTY, CLEAN = "inserts, 5 % of rows to escape", "the same rows, none to escape"
+SHARE_OF_CLEAN = 0.9
 BATCH_ROWS = 100_000
 
 
 def measure(run: Run) -> None:
-    """Inserts and updates."""
-    every = round(ROWS * run.scale)
-    for case, per_transaction, keys in (("inserts", 1000, 0), ("updates", 10, every), (DIRTY, 1000, 0)):
-        with tempfile.TemporaryDirectory(prefix="tg-bench-") as folder:
-            rows = round(ROWS * run.scale)
-            made = list(trailfiles.blocks(rows, per_transaction, keys, dirty=case == DIRTY))
-            trailfiles.write(Path(folder), "lt", "bench", made)
-            _measure(run, case, TrailName(folder, "lt"), rows)
+    """Inserts, these with some rows to escape, and updates."""
+    rows = round(ROWS * run.scale)
+    with tempfile.TemporaryDirectory(prefix="tg-bench-") as folder:
+        clean = _trail(folder, "in", rows, 1000)
+        _measure(run, "inserts", clean, rows)
+        _measure(run, DIRTY, _trail(folder, "es", rows, 1000, dirty=True), rows, clean)
+    with tempfile.TemporaryDirectory(prefix="tg-bench-") as folder:
+        _measure(run, "updates", _trail(folder, "up", rows, 10, keys=rows), rows)
 
 
-def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
+def _trail(
+    folder: str, prefix: str, rows: int, per_transaction: int, *, keys: int = 0, dirty: bool = False
+) -> TrailName:
+    made = list(trailfiles.blocks(rows, per_transaction, keys, dirty=dirty))
+    trailfiles.write(Path(folder), prefix, "bench", made)
+    return TrailName(folder, prefix)
+
+
+def _measure(run: Run, case: str, trail: TrailName, rows: int, clean: TrailName | None = None) -> None:
+    """`clean`: the same rows with nothing to escape, to measure the price of that beside it."""
     found: dict[tuple[str, str], list[float]] = {}
 
     def timed(who: str, what: str, work: Callable[[], int]) -> Callable[[], None]:
@@ -61,18 +72,22 @@ def _measure(run: Run, case: str, trail: TrailName, rows: int) -> None:
 
         return once
 
+    def staged(who: str, trail: TrailName) -> list[Callable[[], None]]:
+        return [timed(who, STAGED, lambda: _staged(trail)), timed(who, PLAIN, lambda: _without_kernel(trail))]
+
     loaded = yardstick.load(trail)
-    rivals = [timed(yardstick.NAME, RECORDS, lambda: yardstick.decode(loaded))] if run.peers else []
     run.interleaved(
-        *rivals,
+        *([timed(yardstick.NAME, RECORDS, lambda: yardstick.decode(loaded))] if run.peers else []),
         timed(OURS, RECORDS, lambda: _records(trail)),
         timed(OURS, HEADERS, lambda: _headers(trail)),
-        timed(OURS, STAGED, lambda: _staged(trail)),
-        timed(OURS, PLAIN, lambda: _without_kernel(trail)),
+        *(staged(CLEAN, clean) if clean else []),
+        *staged(OURS, trail),
     )
     for (who, what), values in found.items():
-        peer = yardstick.NAME if (who, what) == (OURS, RECORDS) else ""
-        run.take(Line("decode", case, who, what, tuple(values), peer=peer))
+        beside = found.get((CLEAN, what)) if who == OURS else None
+        peer = CLEAN if beside else yardstick.NAME if (who, what) == (OURS, RECORDS) else ""
+        bar = SHARE_OF_CLEAN * statistics.median(beside) if beside else None
+        run.take(Line("decode", case, who, what, tuple(values), bar=bar, peer=peer))
 
 
 def _records(trail: TrailName) -> int:

@@ -23,7 +23,6 @@ CHUNK = 512
 NULL = "\\N"
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r"}
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def render(rows: Iterable[Image], pick: Pick | None = None) -> Rendered:
@@ -31,12 +30,12 @@ def render(rows: Iterable[Image], pick: Pick | None = None) -> Rendered:
     source, parts, partial, count = iter(rows), [], [], 0
     while raw := list(islice(source, CHUNK)):
         chunk = raw if pick is None else list(map(pick, raw))
-        text = _fast(chunk)
-        if text is None:
+        try:
+            parts.append(_text(chunk))
+        except TypeError:  # there are bytes, or columns are missing
             partial += [row for row, picked in zip(raw, chunk, strict=True) if MISSING in picked]
             chunk = [picked for picked in chunk if MISSING not in picked]
-            text = "".join(map(_line, chunk))
-        parts.append(text)
+            parts += map(line, chunk)
         count += len(chunk)
     return "".join(parts).encode("utf-8", "surrogateescape"), count, partial
 
@@ -44,17 +43,6 @@ def render(rows: Iterable[Image], pick: Pick | None = None) -> Rendered:
 def line(row: Image) -> str:
     """One row, each value escaped; no column may be missing."""
     return "\t".join([_field(value) for value in row]) + "\n"
-
-
-def _line(row: Image) -> str:
-    """The same, as fast as it can be where nothing needs escaping."""
-    try:
-        text = "\t".join(row)  # type: ignore[arg-type]  # a value that is no text is what fails here
-    except TypeError:
-        return line(row)
-    if "\\" in text or "\n" in text or "\r" in text or text.count("\t") != len(row) - 1:
-        return line(row)
-    return text + "\n"
 
 
 def fields_of(row: bytes) -> list[str | None]:
@@ -68,26 +56,31 @@ def _unescaped(field: str) -> str:
 
 
 def _field(value: Value) -> str:
+    if isinstance(value, str) and value.isprintable() and "\\" not in value:  # tabs and ends of lines are not printable
+        return value
     text = text_of(value)
-    return NULL if text is None else text.translate(_ESCAPES)
+    if text is None:
+        return NULL
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _fast(chunk: Sequence[Image]) -> str | None:
-    """The chunk's text if no value in it is missing or needs escaping."""
+def _text(chunk: Sequence[Image]) -> str:
+    """A chunk's lines. TypeError: a value is neither text nor NULL."""
     nulls = 0
     try:
         lines = ["\t".join(row) for row in chunk]  # type: ignore[arg-type]  # a value that is no text is what fails here
     except TypeError:
-        try:
-            lines, nulls = _with_nulls(chunk)
-        except TypeError:
-            return None
-    text = "\n".join(lines) + "\n"
-    tabs = len(chunk) * (len(chunk[0]) - 1)
-    clean = (
-        text.count("\\") == nulls and text.count("\t") == tabs and text.count("\n") == len(chunk) and "\r" not in text
-    )
-    return text if clean else None
+        lines, nulls = _with_nulls(chunk)
+    tabs, whole = len(chunk[0]) - 1, "".join(lines)
+    dirty = [i for i, one in enumerate(lines) if one.count("\t") != tabs]
+    for letter in "\n\r":
+        if letter in whole:  # to see that it is nowhere is much quicker than to count it
+            dirty += [i for i, one in enumerate(lines) if letter in one]
+    if "\\" in whole and whole.count("\\") != nulls:
+        dirty += [i for i, one in enumerate(lines) if "\\" in one and one.count("\\") != chunk[i].count(None)]
+    for i in set(dirty):
+        lines[i] = line(chunk[i])[:-1]
+    return "\n".join(lines) + "\n"
 
 
 def _with_nulls(chunk: Sequence[Image]) -> tuple[list[str], int]:

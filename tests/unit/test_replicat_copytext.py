@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicat.model.copytext import render, rows_of, text_of
+from replicat.model.copytext import line, render, rows_of, text_of
 from trails.record import MISSING
 
 values = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -18,6 +18,7 @@ def test_any_text_comes_back(table: list[list[str | None]]):
     data, count, partial = render(table)
     assert (count, partial) == (len(table), [])
     assert rows_of(data) == table
+    assert data.decode() == "".join(map(line, table))
 
 
 def test_text_that_is_no_unicode():
@@ -33,6 +34,18 @@ def test_values_that_look_like_syntax():
     """A backslash and N is no NULL, a backslash and a dot is no end."""
     data, _, _ = render([["\\N", "\\."], [None, ""], ["a\tb", "c\r\nd\\"]])
     assert data == b"\\\\N\t\\\\.\n\\N\t\na\\tb\tc\\r\\nd\\\\\n"
+
+
+def test_few_rows_to_escape_among_many():
+    """They alone are escaped: each letter by itself and beside NULL, in a chunk of rows that need none."""
+    odd = ["a\tb", "a\nb", "a\rb", "a\\b", "\\N", "\t\n\r\\"]
+    table: list[list[str | None]] = [[str(i), "plain", None if i % 3 else "text"] for i in range(1000)]
+    for letter in [*odd, None]:
+        for place, beside in enumerate([*odd, None]):
+            table[50 * place] = [letter, "plain", beside]
+        data, count, _ = render(table)
+        assert (rows_of(data), count) == (table, 1000)
+        assert data.decode() == "".join(map(line, table))
 
 
 def test_bytes_are_hex():
