@@ -239,11 +239,11 @@ def _files(trail: Path) -> list[str]:
 
 
 def _move(trail: Path, home: Home, names: Sequence[str]) -> None:
-    """Make files appear whole, the last one first: nobody finds the first before all are there."""
+    """Make files appear whole and in order: one behind a gap would be taken for a trail that has lost some."""
     folder = Path(TrailName.parse("./dirdat/rt", home.root).folder)
     for name in names:
         shutil.copyfile(trail / name, folder / f"copy-{name}")
-    for name in reversed(names):
+    for name in names:
         os.rename(folder / f"copy-{name}", folder / name)
 
 

@@ -10,7 +10,8 @@ import pytest
 from replicat.model.copytext import render
 from replicat.model.target import RefusedError
 from replicat.targets.mysql.types import mysql_type
-from replicat.targets.postgres.types import keeps
+from replicat.targets.postgres import asked
+from replicat.targets.postgres.types import AskedRule, keeps, postgres_type
 from replicat.targets.sql import canonical
 from replicat.targets.sql.canonical import UnfitError
 from replicat.targets.sql.codec import Codec, Spec
@@ -268,3 +269,22 @@ def test_text_comes_back_as_it_was_and_losses_are_counted():
 def test_a_source_type_that_a_postgresql_column_keeps(native: str, column: str, kept: bool):
     """The same type, or a wider one: no value of it is looked at. A type of a user's says nothing by its name."""
     assert keeps(native, column) is kept
+
+
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize(("value", "odd"), [("1.234", True), ("1e5", True), ("1.23", False), ("\\N", False)])
+def test_a_number_with_more_digits_than_its_column_keeps_is_found(
+    at: int, value: str, odd: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """In each row, on both sides of each border of pieces; not where another column has such a text."""
+    monkeypatch.setattr(asked, "_PIECE", 2)
+    native = postgres_type("numeric(14,2)")
+    rule = rule_for("decimal", native)
+    assert isinstance(rule, AskedRule)
+    column = asked.AskedColumn(at, "n", native, rule)
+    for row in range(5):
+        rows = [["1.234"] * 3 for _ in range(5)]
+        for one in rows:
+            one[at] = "-1.50"
+        rows[row][at] = value
+        assert column.has_shape(["\t".join(one).encode() for one in rows]) == odd

@@ -50,13 +50,20 @@ class AskedColumn:
     native: Native
     rule: AskedRule
 
-    def is_in(self, data: bytes) -> bool:
-        """Whether COPY text may have a value of it that the conditions are about."""
-        rule = self.rule
-        if rule.signs and not any(sign in data for sign in rule.signs):
-            return False
-        before = rb"^(?:[^\t\n]*\t){%d}[^\t\n]*" % self.at
-        return not rule.shape or re.search(before + rule.shape, data, re.MULTILINE) is not None
+    def has_sign(self, data: bytes) -> bool:
+        """Whether one of its rule's signs stands anywhere in COPY text."""
+        return not self.rule.signs or any(sign in data for sign in self.rule.signs)
+
+    def has_shape(self, lines: Sequence[bytes]) -> bool:
+        """Whether a value in these lines of COPY text has the shape that its rule is about.
+
+        To cut the value out of each line takes a quarter of the time of a regular expression that finds its place.
+        """
+        shape, at = self.rule.shape, self.at
+        return not shape or any(
+            re.search(shape, b"\n".join([line.split(b"\t", at + 1)[at] for line in lines[i : i + _PIECE]]))
+            for i in range(0, len(lines), _PIECE)
+        )
 
     def about(self, value: str, test: str) -> str:
         """A condition of the rule's, on a value's text."""
@@ -115,10 +122,14 @@ class AskedValues:
         if not found or not blob.rows:
             return 0
         data = blob.read()
-        found = [column for column in found if column.is_in(data)]
+        found = [column for column in found if column.has_sign(data)]
         if not found:
             return 0
-        names, lines = _named(sql, columns), data.split(b"\n")[:-1]
+        lines = data.split(b"\n")[:-1]
+        found = [column for column in found if column.has_shape(lines)]
+        if not found:
+            return 0
+        names = _named(sql, columns)
         return sum(self._piece(sql.layout, names, found, lines[i : i + _PIECE]) for i in range(0, len(lines), _PIECE))
 
     def _columns(self, sql: StagedSql, columns: Sequence[str]) -> list[AskedColumn]:
