@@ -2,6 +2,7 @@
 
 Method: the trail's first file brings Replicat up and warm; the others are moved into its folder at once, and the clock
 runs from then until the marker of the last transaction is visible in the target. Every case reads the same bytes.
+Homes have had a Replicat before, which has left its archive of Spark's classes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ ROWS, KEYS, TABLES = 500_000, 200_000, 10
 SWAP_ROWS = 100_000
 OF_BULK = 0.7
 """So much of what a target takes in bulk is wanted."""
+CLASSES = "spark-*classes-*.jsa"
+"""The archive of Spark's classes that a home has from its first STOP on (replicat/batches/classes.py)."""
 SMALL_TABLES, SMALL_CHANGES, SMALL_BATCHES = 200, 5, 5
 PLAIN = ("MAP bench.*, TARGET {schema}.*;",)
 MAPPED = (
@@ -81,8 +84,8 @@ def _updates(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
     found: dict[str, list[float]] = {case.who: [] for case in cases}
 
     def once(case: Case) -> None:
-        case.kind.prepare([f"t{n}" for n in range(TABLES)], keys // TABLES)
-        (seconds,) = _apply(folder, trail, case, 1)
+        prepare = partial(case.kind.prepare, [f"t{n}" for n in range(TABLES)], keys // TABLES)
+        (seconds,) = _apply(folder, trail, case, 1, prepare)
         found[case.who].append(rows / seconds)
 
     run.interleaved(*(lambda case=case: once(case) for case in cases))
@@ -105,8 +108,7 @@ def _inserts(run: Run, folder: Path, kinds: dict[str, Kind]) -> None:
         found.setdefault(f"{kind.title}'s {kind.own}", []).append(rows / seconds)
 
     def ours(kind: Kind) -> None:
-        kind.prepare(["t0"], 0)
-        (seconds,) = _apply(folder, trail, Case(OURS, kind, PLAIN), 1)
+        (seconds,) = _apply(folder, trail, Case(OURS, kind, PLAIN), 1, partial(kind.prepare, ["t0"], 0))
         found.setdefault(f"{OURS}, to {kind.title}", []).append(rows / seconds)
 
     rivals = [partial(own, kind) for kind in kinds.values()] if run.peers else []
@@ -127,8 +129,8 @@ def _many(run: Run, folder: Path, kind: Kind) -> None:
     later: list[float] = []
 
     def once() -> None:
-        kind.prepare(names, SMALL_CHANGES)
-        seconds = _apply(folder, trail, Case(OURS, kind, PLAIN), SMALL_BATCHES)
+        prepare = partial(kind.prepare, names, SMALL_CHANGES)
+        seconds = _apply(folder, trail, Case(OURS, kind, PLAIN), SMALL_BATCHES, prepare)
         first.append(seconds[0])
         later.extend(seconds[1:])
 
@@ -144,10 +146,12 @@ def _swap(run: Run, folder: Path, kind: Kind) -> None:
     manytables.write_swap(trail, rows)
     found: dict[str, list[float]] = {"s, plain": [], "s, with the swap": [], "times as long": []}
 
-    def once() -> None:
+    def prepare() -> None:
         kind.prepare(["t0"], rows)
         kind.make_names_unique("t0")
-        _, plain, swapped = _apply(folder, trail, Case(OURS, kind, ("BATCHROWS 1000000", *PLAIN)), 3)
+
+    def once() -> None:
+        _, plain, swapped = _apply(folder, trail, Case(OURS, kind, ("BATCHROWS 1000000", *PLAIN)), 3, prepare)
         for what, figure in zip(found, (plain, swapped, swapped / plain), strict=True):
             found[what].append(figure)
 
@@ -195,17 +199,36 @@ def apply_shared(folder: Path, trail: Path, kind: Kind, count: int) -> tuple[flo
         return seconds, sum(map(machine.peak_megabytes, family))
 
 
-def _apply(folder: Path, trail: Path, case: Case, batches: int) -> list[float]:
-    """Seconds of each batch: one trail file each, after the first file."""
+def _apply(folder: Path, trail: Path, case: Case, batches: int, prepare: Callable[[], None]) -> list[float]:
+    """Seconds of each batch: one trail file each, after the first file. A Replicat has run in the home before."""
+    classes = folder / f"classes-{case.who}"
+    if not classes.exists():
+        prepare()
+        _run(_ready(folder, trail, case), trail, case, 0)
+        classes.mkdir()
+        for left in (folder / "home" / "dirtmp").glob(CLASSES):
+            shutil.copy2(left, classes)
+    prepare()
+    home = _ready(folder, trail, case)
+    for left in classes.iterdir():
+        shutil.copy2(left, home.folder("dirtmp"))
+    return _run(home, trail, case, batches)
+
+
+def _ready(folder: Path, trail: Path, case: Case) -> Home:
+    """A home with a Replicat, and the trail's first file."""
     home = _home(folder, case.kind)
     _add(home, case.kind, "REP1", case.maps)
-    files = _files(trail)
-    _move(trail, home, files[:1])
+    _move(trail, home, _files(trail)[:1])
+    return home
+
+
+def _run(home: Home, trail: Path, case: Case, batches: int) -> list[float]:
     with _replicat(home, "REP1") as process:
         alive = process.alive
         case.kind.await_marker(1, alive)
-        rest = files[1:]
-        size = -(-len(rest) // batches)
+        rest = _files(trail)[1:]
+        size = -(-len(rest) // max(1, batches))
         seconds = []
         for number in range(batches):
             began = time.monotonic()

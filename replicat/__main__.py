@@ -134,6 +134,7 @@ def _spark(context: Context, params: ReplicatParams, scratch: Scratch, *, encryp
     from replicat.batches.classes import ClassArchive
     from replicat.batches.door import seals
     from replicat.batches.engine import JOBS, SparkSettings
+    from replicat.batches.planning import asks_spark
 
     settings = SparkSettings(
         name=f"trailgate {context.group}",
@@ -145,7 +146,7 @@ def _spark(context: Context, params: ReplicatParams, scratch: Scratch, *, encryp
         options=params.spark_options,
         encrypted=encrypted,
         jobs=max(JOBS, params.load_tasks),
-        classes=ClassArchive.of(context.home.folder("dirtmp"), context.group),
+        classes=ClassArchive.of(context.home.folder("dirtmp"), context.group, sql=asks_spark(params.maps)),
     )
     if not settings.local and not seals(settings.options):
         notes(context.log)(EACH_A_JOB)

@@ -4,6 +4,8 @@
     STOP          it ends in order, which takes some seconds, and leaves it under the group's own name
     behind that   it gets its name, and each JVM of the home that starts uses it
 
+There are two: Replicats with expressions load a third more, and would find none of that in one that another left.
+
 Rule: an archive changes how classes are loaded, never what runs. A JVM that can't use it loads them as ever; one that
 is killed leaves none, and the next one is told again.
 Java checks its content (VerifySharedSpaces), but dies of one that was cut. So its name has its size, besides what it
@@ -23,20 +25,24 @@ from pathlib import Path
 from typing import Final
 
 _STEM: Final = "spark-classes-"
+_WITH_SQL: Final = "spark-sql-classes-"
 _SET: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 """Where somebody may have named an archive of his own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """`stem`: the paths of archives that fit begin so; `left`: where a JVM of this group leaves one."""
+    """`stem`: the paths of archives that fit begin so; `all`: of those as well that were made of another Java or other
+    jars; `left`: where a JVM of this group leaves one.
+    """
 
     stem: str
+    all: str
     left: str
 
     @classmethod
-    def of(cls, folder: str, group: str) -> ClassArchive | None:
-        """That of a home; None where there can be none."""
+    def of(cls, folder: str, group: str, *, sql: bool = False) -> ClassArchive | None:
+        """That of a home, for what has expressions (`sql`) or none; None where there can be none."""
         home = os.environ.get("JAVA_HOME")
         java, spark = shutil.which(os.path.join(home, "bin", "java") if home else "java"), find_spec("pyspark")
         named = any("SharedArchiveFile" in os.environ.get(name, "") for name in _SET)
@@ -44,8 +50,9 @@ class ClassArchive:
             return None
         files = Path(java).resolve().parents[1] / "lib" / "modules", Path(spark.origin).parent / "jars"
         facts = [(str(path), path.stat().st_mtime_ns) for path in files if path.exists()]
-        stem = os.path.join(folder, f"{_STEM}{zlib.crc32(repr(facts).encode()):08x}-")
-        return cls(stem, f"{stem}{group}.new")
+        every = os.path.join(folder, _WITH_SQL if sql else _STEM)
+        stem = f"{every}{zlib.crc32(repr(facts).encode()):08x}-"
+        return cls(stem, every, f"{stem}{group}.new")
 
     @property
     def path(self) -> str:
@@ -74,9 +81,8 @@ class ClassArchive:
             self.forget(keep=path)
 
     def forget(self, keep: str = "") -> None:
-        """Remove what a JVM has not left whole, and all archives but this one."""
-        folder = os.path.dirname(self.stem)
-        for path in [self.left, *glob.glob(os.path.join(glob.escape(folder), f"{_STEM}*.jsa"))]:
+        """Remove what a JVM has not left whole, and all archives of the kind but this one."""
+        for path in [self.left, *glob.glob(f"{glob.escape(self.all)}*.jsa")]:
             with contextlib.suppress(OSError):
                 if path != keep:
                     os.unlink(path)  # who uses it keeps it

@@ -17,8 +17,8 @@ def _nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def of(folder: Path, group: str = "REP1") -> ClassArchive:
-    found = ClassArchive.of(str(folder), group)
+def of(folder: Path, group: str = "REP1", *, sql: bool = False) -> ClassArchive:
+    found = ClassArchive.of(str(folder), group, sql=sql)
     assert found is not None
     return found
 
@@ -33,6 +33,18 @@ def test_the_first_group_that_ends_in_order_leaves_it_for_all(tmp_path: Path) ->
     first.keep()
     assert second.option == f"-XX:SharedArchiveFile={second.path} -XX:+VerifySharedSpaces"
     assert os.listdir(tmp_path) == [os.path.basename(first.path)]
+
+
+def test_what_has_expressions_has_one_of_its_own(tmp_path: Path) -> None:
+    """In the other's it would find none of Spark SQL; and neither takes the other away."""
+    plain, sql = of(tmp_path), of(tmp_path, "REP2", sql=True)
+    for one, other in ((plain, sql), (sql, plain), (plain, sql)):
+        Path(one.left).write_bytes(b"classes")
+        one.keep()
+        assert one.path and one.path != other.path
+        other.forget(keep=other.path)
+        assert one.path
+    assert len(os.listdir(tmp_path)) == 2
 
 
 def test_one_that_was_cut_is_none(tmp_path: Path) -> None:
