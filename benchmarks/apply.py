@@ -205,13 +205,16 @@ def _apply(folder: Path, trail: Path, case: Case, batches: int, prepare: Callabl
     if not classes.exists():
         prepare()
         _run(_ready(folder, trail, case), trail, case, 0)
+        left = list((folder / "home" / "dirtmp").glob(CLASSES))
+        if not left:
+            raise RuntimeError(f"{case.who}: expected an archive {CLASSES} behind the first STOP, found none")
         classes.mkdir()
-        for left in (folder / "home" / "dirtmp").glob(CLASSES):
-            shutil.copy2(left, classes)
+        for path in left:
+            shutil.copy2(path, classes)
     prepare()
     home = _ready(folder, trail, case)
-    for left in classes.iterdir():
-        shutil.copy2(left, home.folder("dirtmp"))
+    for path in classes.iterdir():
+        shutil.copy2(path, home.folder("dirtmp"))
     return _run(home, trail, case, batches)
 
 

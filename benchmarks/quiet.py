@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from benchmarks import machine
+from benchmarks.apply import CLASSES
 from benchmarks.bed import SOURCE_DB, Bed
 from benchmarks.options import Run
 from benchmarks.ours import JVM, REPLICAT, WORKERS, Ours
@@ -43,7 +44,7 @@ def measure(run: Run) -> None:
 def _keep_archive(ours: Ours) -> None:
     """In a home where nothing else has run: it must not know of a checkpoint row that the next target lacks."""
     folder = ours.target.home / "dirtmp"
-    made = {path.name: path.read_bytes() for path in folder.glob("spark-classes-*")}
+    made = {path.name: path.read_bytes() for path in folder.glob(CLASSES)}
     ours.restore()
     for name, data in made.items():
         (folder / name).write_bytes(data)
