@@ -2,7 +2,8 @@
 
 Method: the trail's first file brings Replicat up and warm; the others are moved into its folder at once, and the clock
 runs from then until the marker of the last transaction is visible in the target. Every case reads the same bytes.
-Homes have had a Replicat before, which has left its archive of Spark's classes.
+Homes have had a Replicat before, which has left its archive of Spark's classes. The first file of the updates has some
+of every table (`manytables.WARM_ROWS`): planning what is mapped, and compiling it, is a matter of START, not of a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Trails over several tables, and a marker that tells when all before it was applied.
 
-Rule: the first file holds one transaction, marker 1; `write_updates` puts all else behind it, `write_many` one batch a
-file. The marker's number is that of the batch, from 1.
+Rule: the first file ends with a transaction of its own, marker 1. `write_updates` puts all else behind it, `write_many`
+one batch a file. The marker's number is that of the batch, from 1.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from trails.writer import TrailWriter, WriterIdentity
 
 MARKER = TableDef("bench", "marker", (Column("id", "integer", "integer", True), Column("n", "bigint", "bigint")))
 BLOCK_ROWS = 4000
+WARM_ROWS = 20_000
+"""Of the first file of `write_updates`: with them every program that a MAP has was planned and has run."""
 NAME = [column.name for column in DEFINITION.columns].index("name")
 _TIME = 1_790_000_000_000_000
 
@@ -32,6 +34,14 @@ def tables(count: int) -> list[TableDef]:
 def write_updates(folder: Path, rows: int, keys: int, count: int) -> None:
     """Updates of ten rows a transaction over all tables; each table has `keys / count` keys, in no order."""
     feed = _Feed(folder, tables(count))
+    _update(feed, min(WARM_ROWS, rows), keys, count)
+    feed.up()
+    _update(feed, rows, keys, count)
+    feed.mark(2)
+    feed.close()
+
+
+def _update(feed: _Feed, rows: int, keys: int, count: int) -> None:
     share = keys // count
     for number in range(0, rows, 10):
         feed.begin()
@@ -39,13 +49,12 @@ def write_updates(folder: Path, rows: int, keys: int, count: int) -> None:
             key = i * 0x9E3779B1 % keys
             feed.records.append((Op.UPDATE, key % count + 1, image(i, key // count % share + 1), None))
         feed.commit()
-    feed.mark(2)
-    feed.close()
 
 
 def write_inserts(folder: Path, rows: int, per_transaction: int) -> None:
     """Inserts into t0, with keys from 1."""
     feed = _Feed(folder, tables(1))
+    feed.up()
     for number in range(0, rows, per_transaction):
         feed.begin()
         feed.records += [(Op.INSERT, 1, row) for row in inserted(number, min(number + per_transaction, rows))]
@@ -63,6 +72,7 @@ def write_many(folder: Path, count: int, changes: int, batches: int) -> list[str
     """One transaction a file: every table gets `changes` updates. Returns the tables' names."""
     defs = tables(count)
     feed = _Feed(folder, defs)
+    feed.up()
     for batch in range(batches):
         feed.begin()
         for t in range(count):
@@ -80,6 +90,7 @@ def write_swap(folder: Path, rows: int) -> None:
     one the two keys in the middle exchange their names, by way of a third one.
     """
     feed = _Feed(folder, tables(1))
+    feed.up()
     middle = rows // 2
     for batch in range(3):
         feed.begin()
@@ -123,6 +134,9 @@ class _Feed:
         self.number = self._began = 0
         self._changes = self._transactions = 0
         self.writer.define(self._defs)
+
+    def up(self) -> None:
+        """End the first file."""
         self.mark(1)
         self.writer.roll()
 

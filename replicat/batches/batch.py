@@ -34,6 +34,8 @@ from trails.walk import Walked, transactions
 
 # Decoding so many rows takes a Spark worker a sixth of a second; more workers for less would only spoil compaction.
 TASK_ROWS = 100_000
+# Of the rows that a batch may hold: so many has one that the target waits for, as nothing is decoded yet.
+FIRST_SHARE = 4
 _ANY_SIZE = 1 << 62  # a job's bytes are bounded already
 MOST_BEATS = 500
 
@@ -231,13 +233,15 @@ class Batcher:
             return ()
         return self._planner.unended
 
-    def next(self, *, alone: bool = False) -> Batch | None:
+    def next(self, *, alone: bool = False, awaited: bool = False) -> Batch | None:
         """The next batch, or None if no change waits; `position` then also passes what carried no change.
 
-        `alone`: it holds one unit, whatever waits behind that.
+        `alone`: it holds one unit, whatever waits behind that. `awaited`: the target has nothing to do until it is
+        decoded, so that it is a smaller one, and the next is decoded while it is applied.
         """
+        most = self._max_rows // FIRST_SHARE if awaited else self._max_rows
         while (rest := self._take()) is not None:
-            if not self._add(rest) or alone:
+            if not self._add(rest, most) or alone:
                 break
         else:
             if self.gathers_for and not self._stop:
@@ -351,14 +355,14 @@ class Batcher:
 
     # Cuts
 
-    def _add(self, rest: UnitPart) -> bool:
-        """Take what of a unit belongs into the batch; False: that takes nothing more."""
+    def _add(self, rest: UnitPart, most: int) -> bool:
+        """Take what of a unit belongs into the batch of so many rows at most; False: that takes nothing more."""
         gathered, alone, high = self._gathered, False, rest.high
         if self._cuts or rest.low or rest.unit.has_ddl:
             alone, high = self._cut(rest)
         piece = rest.upto(high)
         rows, size = gathered.rows + piece.changes, gathered.size + piece.size
-        full = rows > self._max_rows or size > self._max_bytes
+        full = rows > most or size > self._max_bytes
         if gathered.anything and (full or high == rest.low):
             self._held = rest
             return False

@@ -201,7 +201,8 @@ class BatchPipeline:
             if not self._waiting:
                 batch = None
                 if not self._gathering.seconds:
-                    batch = self._batcher.next(alone=self._early.begun)
+                    awaited = self._gathers_by_itself and not self._running
+                    batch = self._batcher.next(alone=self._early.begun, awaited=awaited)
                     if batch is None or self._early.begun:
                         batch = self._part(batch)
                 if not self.trail_id and (header := self._reader.header) is not None:

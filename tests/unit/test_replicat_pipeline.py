@@ -204,10 +204,23 @@ def test_what_cost_much_makes_nobody_wait_for_long(feed: TrailFeed):
 
 @pytest.mark.usefixtures("_gathers")
 def test_a_backlog_does_not_gather(feed: TrailFeed):
-    """Batches are full then, and wait for nothing."""
+    """Batches are full then, and wait for nothing; but the first is small, as the target waits for it."""
     for _ in range(200):
         tx(feed)
     step = Step(feed)
+    assert [step.applied(cost=1) for _ in range(6)] == [24, 100, 100, 100, 76, 0]
+    step.host.now += 60
+    for _ in range(100):
+        tx(feed)
+    assert [step.applied(cost=1) for _ in range(3)] == [24, 100, 76], "after a pause"
+    step.pipeline.close()
+
+
+def test_batches_that_are_to_gather_are_full_from_the_first(feed: TrailFeed):
+    """BATCHSECS is for who wants few of them."""
+    for _ in range(200):
+        tx(feed)
+    step = Step(feed, seconds=0.0)
     assert [step.applied(cost=1) for _ in range(5)] == [100, 100, 100, 100, 0]
     step.pipeline.close()
 
